@@ -3,7 +3,7 @@ CARGO ?= cargo
 SECONDS_TO_FUZZ ?= 3600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test e2e e2e-build coverage faults generate image unpack bench bench-cluster fuzz
+.PHONY: help demo check lint-language test e2e e2e-build coverage faults generate image unpack bench bench-cluster fuzz
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -13,6 +13,9 @@ demo: ## install, upgrade, repair and remove an operator on a new cluster (NODE=
 
 check: ## check the format, lint changed crates and run the unit tests
 	@CARGO="$(CARGO)" tests/check.sh
+
+lint-language: ## check words and patterns that the project avoids
+	@$(CARGO) test --locked -p tests --test language
 
 test: ## check format, lints, licenses and generated files, and run all tests that need no node
 	@CARGO="$(CARGO)" tests/all.sh
@@ -33,6 +36,7 @@ generate: ## rewrite the generated files
 	tests/cluster/gotypes/generate.sh
 	RUKPAK_DOCS=write $(CARGO) test --workspace --test cli docs
 	RUKPAK_DOCS=write $(CARGO) test -p tests --test acceptance parity
+	RUKPAK_GENERATE=write $(CARGO) test -p tests --test acceptance messages
 	RUKPAK_GENERATE=write $(CARGO) test --workspace --test generated
 	RUKPAK_GENERATE=write $(CARGO) test --workspace --test registry descriptors
 

@@ -121,13 +121,13 @@ impl Backoff for WatchBackoff {
 pub fn patient<K>(
     events: impl Stream<Item = watcher::Result<Event<K>>>,
 ) -> impl Stream<Item = watcher::Result<Event<K>>> {
-    let pauses = WatchBackoff::default();
-    let is_refused = Arc::clone(&pauses.is_refused);
+    let delays = WatchBackoff::default();
+    let is_refused = Arc::clone(&delays.is_refused);
     let observed = events.inspect_err(move |error| {
         let refuses = api_error::code(error).is_some_and(api_error::is_refusal);
         is_refused.store(refuses, Ordering::Relaxed);
     });
-    observed.backoff(pauses)
+    observed.backoff(delays)
 }
 
 impl Iterator for NoWatchBackoff {

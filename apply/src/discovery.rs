@@ -206,7 +206,7 @@ impl Discovery {
             let kinds = client::kinds(&self.client, version).await?;
             let Some(kinds) = kinds else {
                 let problem = format!(
-                    "the server of the API {}/{} is unavailable",
+                    "the aggregated API {}/{} is unavailable; check its APIService",
                     version.group, version.version
                 );
                 return Err(kube::Error::Service(problem.into()));
@@ -256,12 +256,12 @@ impl Discovery {
     }
 
     /// Returns the state of a CRD as the watch has reported it.
-    pub(crate) fn definition(&self, name: &str) -> Option<CrdState> {
+    pub(crate) fn crd(&self, name: &str) -> Option<CrdState> {
         self.crds.get(name)
     }
 
     /// Returns a notifier of the changes of all CRDs; `None` while they are not watched.
-    pub(crate) fn definitions(&self) -> Option<watch::Receiver<()>> {
+    pub(crate) fn crds(&self) -> Option<watch::Receiver<()>> {
         let changes = self.crds.changes();
         self.crds.is_synced().then_some(changes)
     }

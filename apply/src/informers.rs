@@ -7,7 +7,7 @@
 //!                 └──── applied: own writes, before the watch reports them ── view ◄─────────────┘
 //! ```
 //!
-//! [`known`] holds the cache and decides, without I/O; [`stream`] only feeds events into it.
+//! [`cache`] holds the cache and decides, without I/O; [`stream`] only feeds events into it.
 
 mod cache;
 mod entry;

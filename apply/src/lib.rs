@@ -6,7 +6,7 @@
 //!                    discovery                                 drift, health ◄── informers (one per kind)
 //! ```
 //!
-//! The engine does not depend on a controller. A [`plan::Owner`] names the object that owns all applied objects. The
+//! The engine does not depend on a controller. A [`plan::InstanceOwner`] names the object that owns all applied objects. The
 //! caller keeps [`revision::Revision`]s, and decides when to roll one out, repair it, or prune objects that left the
 //! desired state.
 //!

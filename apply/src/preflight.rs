@@ -150,14 +150,14 @@ pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
     let (rights, ownership) = (rights?, ownership?);
     // Objects that were just found to be missing are not requested again.
     let may_exist = |object: &Object| !ownership.absent.contains(&object.identity());
-    let definitions = crd_safety::check(input, may_exist).await;
+    let crds = crd_safety::check(input, may_exist).await;
     let lacks_rights = !rights.problems.is_empty();
     findings.merge(rights);
     findings.merge(ownership.findings);
     if !lacks_rights {
         findings.problems.extend(ownership.unreadable);
     }
-    match definitions {
+    match crds {
         Ok(found) => findings.merge(found),
         // The account lacks permission to read an object, and the missing permissions are listed already.
         Err(error) if lacks_rights && access_review::code(&error) == Some(403) => {}

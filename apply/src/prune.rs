@@ -12,18 +12,14 @@ use manifests::{
 };
 use serde_json::Value;
 
-use crate::{
-    discovery::ApiKind,
-    plan::{
-        DefinitionPolicy, InstanceOwner, PruneCandidate, PruneStage, definition_groups,
-        is_annotated_keep,
-    },
-    ssa::{
-        Applier, ApplyFailure, PruneReport, failure,
-        object::is_owned,
-        request::{ApiError, ResourcePath, retry_delay},
-    },
+use crate::discovery::ApiKind;
+use crate::plan::{
+    DefinitionPolicy, InstanceOwner, PruneCandidate, PruneStage, definition_groups,
+    is_annotated_keep,
 };
+use crate::ssa::apply_object::is_owned;
+use crate::ssa::request::{ApiError, ResourcePath, retry_delay};
+use crate::ssa::{Applier, ApplyFailure, PruneReport, failure};
 
 /// Maximum number of attempts for an object that changes concurrently.
 const MAX_ATTEMPTS: u32 = 5;

@@ -97,7 +97,7 @@ pub enum DecodeError {
     #[error("invalid revision record: {0}")]
     Malformed(String),
     /// The record belongs to another revision or owner.
-    #[error("it contains revision {number} of the owner with uid {owner}")]
+    #[error("the Secret contains revision {number} of the owner with uid {owner}")]
     Other {
         /// The recorded number.
         number: i64,
@@ -105,7 +105,7 @@ pub enum DecodeError {
         owner: String,
     },
     /// The record was written by a later provisioner.
-    #[error("format {0} is newer than this provisioner supports")]
+    #[error("record format {0} requires a newer version of rukpak")]
     Format(u32),
 }
 

@@ -1,10 +1,10 @@
 //! Applying a plan: concurrent server-side apply in waves, and pruning.
 
-mod conflict;
+pub(crate) mod apply_object;
+mod conflict_response;
 mod crd_establish;
 mod dry_run;
 pub(crate) mod failure;
-pub(crate) mod object;
 mod recreate;
 pub(crate) mod request;
 mod split;
@@ -128,10 +128,10 @@ impl Applier<'_> {
     pub async fn roll_out(
         &self,
         steps: &[ApplyStep],
-        definitions: &[&ApplyStep],
+        crds: &[&ApplyStep],
         recreation: &Recreation<'_>,
     ) -> ApplyReport {
-        self.waves(steps, definitions, AfterFailure::Stop, Some(recreation))
+        self.waves(steps, crds, AfterFailure::Stop, Some(recreation))
             .await
     }
 
@@ -144,7 +144,7 @@ impl Applier<'_> {
     async fn waves(
         &self,
         steps: &[ApplyStep],
-        definitions: &[&ApplyStep],
+        crds: &[&ApplyStep],
         after_failure: AfterFailure,
         recreation: Option<&Recreation<'_>>,
     ) -> ApplyReport {
@@ -167,13 +167,12 @@ impl Applier<'_> {
             self.kinds.request_group(group);
         }
         // `<plural>.<group>` is the name of a CRD.
-        let is_needed = |definition: &ApplyStep| {
-            let group = definition.object.name().split_once('.');
+        let is_needed = |crd: &ApplyStep| {
+            let group = crd.object.name().split_once('.');
             group.is_some_and(|(_, group)| needed_groups.contains(group))
         };
-        let definitions = definitions.iter().copied();
-        let mut pending_crds: Vec<&ApplyStep> =
-            definitions.filter(|step| is_needed(step)).collect();
+        let crds = crds.iter().copied();
+        let mut pending_crds: Vec<&ApplyStep> = crds.filter(|step| is_needed(step)).collect();
         for ((wave, _), mut batch) in batches {
             if wave == Wave::Resources {
                 report
@@ -198,16 +197,16 @@ impl Applier<'_> {
                 }
             }
             if wave == Wave::Definitions {
-                let mut definitions = Vec::new();
+                let mut crds = Vec::new();
                 for step in batch {
                     if let Some(applied) = report.applied.get(&step.object.identity()) {
-                        definitions.push(AppliedCrd { step, applied });
+                        crds.push(AppliedCrd { step, applied });
                         if is_needed(step) {
                             pending_crds.push(step);
                         }
                     }
                 }
-                let failures = self.wait_until_established(&definitions).await;
+                let failures = self.wait_until_established(&crds).await;
                 report.failed.extend(failures);
             }
             if !report.failed.is_empty() && after_failure == AfterFailure::Stop {

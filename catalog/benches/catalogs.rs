@@ -20,9 +20,9 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn catalogs(criterion: &mut Criterion) {
-    let folder = tempfile::tempdir().unwrap();
-    CatalogShape::default().write(folder.path()).unwrap();
-    let source = Source::Folder(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    CatalogShape::default().write(dir.path()).unwrap();
+    let source = Source::Directory(dir.path());
     let limits = Limits::default();
     let mut bytes = 0;
     let _ = catalog::walk(source, &limits, |meta| {

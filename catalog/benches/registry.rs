@@ -33,11 +33,11 @@ fn main() {
 }
 
 fn serving(catalog: &Path, place: &Path) {
-    let (source, limits) = (Source::Folder(catalog), Limits::default());
-    let folder = place.join("cache");
+    let (source, limits) = (Source::Directory(catalog), Limits::default());
+    let dir = place.join("cache");
     best("cold: build", || {
-        drop(fs::remove_dir_all(&folder));
-        let cache = Cache::open(&folder).unwrap();
+        drop(fs::remove_dir_all(&dir));
+        let cache = Cache::open(&dir).unwrap();
         drop(cache.load_or_build(source, &limits).unwrap());
     });
     println!(
@@ -45,7 +45,7 @@ fn serving(catalog: &Path, place: &Path) {
         memory("VmRSS:"),
         memory("VmHWM:")
     );
-    let cache = Cache::open(&folder).unwrap();
+    let cache = Cache::open(&dir).unwrap();
     best("warm: digest of the catalog and opening", || {
         let (_, is_new) = cache.load_or_build(source, &limits).unwrap();
         assert!(!is_new);

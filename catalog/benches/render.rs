@@ -18,32 +18,32 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-fn run(folder: &Path, format: Format, out: &mut dyn io::Write) {
+fn run(dir: &Path, format: Format, out: &mut dyn io::Write) {
     let mut render = Render::new(Level::None);
     render
-        .catalog(Source::Folder(folder), &Limits::default())
+        .catalog(Source::Directory(dir), &Limits::default())
         .unwrap();
     render.finish().write(format, out).unwrap();
 }
 
 fn render(criterion: &mut Criterion) {
-    let folder = tempfile::tempdir().unwrap();
-    CatalogShape::default().write(folder.path()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    CatalogShape::default().write(dir.path()).unwrap();
     let mut group = criterion.benchmark_group("render 10,000 bundles");
     group.sample_size(10);
     for format in [Format::Json, Format::Yaml] {
         let name = format.extension();
         let started = Instant::now();
-        let theirs = tests::opm(folder.path(), &["render", ".", "-o", name]);
+        let theirs = tests::opm(dir.path(), &["render", ".", "-o", name]);
         assert!(theirs.status.success());
         println!("opm, {name}: {:?}", started.elapsed());
         let mut output = Vec::new();
-        run(folder.path(), format, &mut output);
+        run(dir.path(), format, &mut output);
         assert!(output == theirs.stdout, "opm prints something else");
         group.throughput(Throughput::Bytes(output.len() as u64));
         drop((output, theirs));
         group.bench_function(name, |bencher| {
-            bencher.iter(|| run(folder.path(), format, &mut io::sink()));
+            bencher.iter(|| run(dir.path(), format, &mut io::sink()));
         });
     }
     group.finish();

@@ -7,7 +7,7 @@ use catalog::generate::CatalogShape;
 fn main() -> io::Result<()> {
     let mut args = env::args().skip(1);
     let usage = || io::Error::other("generate FOLDER [PACKAGES [BUNDLES [BYTES]]]");
-    let folder = args.next().ok_or_else(usage)?;
+    let dir = args.next().ok_or_else(usage)?;
     let mut shape = CatalogShape::default();
     for field in [
         &mut shape.packages,
@@ -18,5 +18,5 @@ fn main() -> io::Result<()> {
             *field = text.parse().map_err(|_| usage())?;
         }
     }
-    shape.write(Path::new(&folder))
+    shape.write(Path::new(&dir))
 }

@@ -8,11 +8,11 @@ use catalog::{Limits, Source};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> io::Result<()> {
-    let folder = env::args()
+    let dir = env::args()
         .nth(1)
         .ok_or_else(|| io::Error::other("load FOLDER"))?;
     let start = Instant::now();
-    let source = Source::Folder(Path::new(&folder));
+    let source = Source::Directory(Path::new(&dir));
     let catalog = catalog::load(source, &Limits::default()).map_err(io::Error::other)?;
     let took = start.elapsed();
     let bundles: usize = catalog

@@ -12,13 +12,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = env::args().skip(1);
-    let folder = args.next().ok_or("render FOLDER [yaml]")?;
+    let dir = args.next().ok_or("render FOLDER [yaml]")?;
     let format = match args.next().as_deref() {
         Some("yaml") => Format::Yaml,
         _ => Format::Json,
     };
     let mut render = Render::new(Level::None);
-    render.catalog(Source::Folder(Path::new(&folder)), &Limits::default())?;
+    render.catalog(Source::Directory(Path::new(&dir)), &Limits::default())?;
     render.finish().write(format, &mut io::stdout().lock())?;
     Ok(())
 }

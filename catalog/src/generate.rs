@@ -225,18 +225,18 @@ mod tests {
 
     #[test]
     fn generated_catalog_is_valid_and_has_the_requested_size() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let shape = CatalogShape {
             packages: 3,
             bundles: 25,
             bundle_size: 15_000,
         };
-        shape.write(folder.path()).unwrap();
-        let source = crate::Source::Folder(folder.path());
+        shape.write(dir.path()).unwrap();
+        let source = crate::Source::Directory(dir.path());
         let catalog = crate::load(source, &crate::Limits::default()).unwrap();
         assert_eq!(catalog.findings, []);
         assert_eq!((catalog.packages.len(), catalog.documents), (3, 3 * 28));
-        let file = fs::metadata(folder.path().join("operator-0001/catalog.json")).unwrap();
+        let file = fs::metadata(dir.path().join("operator-0001/catalog.json")).unwrap();
         assert!((350_000..420_000).contains(&file.len()), "{}", file.len());
     }
 }

@@ -14,12 +14,12 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use catalog::{Limits, Source, web::Shelf};
+//! use catalog::{Limits, Source, http::ContentStore};
 //!
-//! let shelf = Shelf::open("cache".as_ref())?;
-//! shelf.put("operators", None, Source::Folder("catalog".as_ref()), &Limits::default())?;
+//! let store = ContentStore::open("cache".as_ref())?;
+//! store.put("operators", None, Source::Directory("catalog".as_ref()), &Limits::default())?;
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
-//! catalog::http::serve(listener, shelf, std::future::pending()).await;
+//! catalog::http::serve(listener, store, std::future::pending()).await;
 //! # Ok(())
 //! # }
 //! ```

@@ -57,7 +57,7 @@ pub enum Error {
         "the directory name {0:?} is not valid in a Dockerfile; rename the directory, without spaces, quotes and any of $ \
          \\ * ? ["
     )]
-    Folder(String),
+    Directory(String),
     /// A label contains quotes, backslashes or line breaks.
     #[error(
         "invalid label {0:?}: name and value must not contain quotes, backslashes or line breaks"
@@ -144,7 +144,7 @@ fn media_type(image: &[u8]) -> Option<&'static str> {
 #[derive(Debug, Clone)]
 pub struct Dockerfile<'a> {
     /// Name of the catalog's directory, next to the Dockerfile.
-    pub folder: &'a str,
+    pub dir: &'a str,
     /// Base image: [`SCRATCH`], or an image that can serve catalogs.
     pub base: &'a str,
     /// Image of the builder stage, which creates the cache.
@@ -163,7 +163,7 @@ impl Dockerfile<'_> {
     pub fn text(&self) -> Result<String, Error> {
         self.check()?;
         let Self {
-            folder,
+            dir,
             base,
             builder,
             labels,
@@ -173,7 +173,7 @@ impl Dockerfile<'_> {
              FROM {builder} as builder\n\
              \n\
              # The catalog and its cache, which would otherwise be built at every start\n\
-             ADD {folder} /configs\n\
+             ADD {dir} /configs\n\
              RUN [\"/bin/opm\", \"serve\", \"/configs\", \"--cache-dir=/tmp/cache\", \"--cache-only\"]\n\
              \n\
              FROM {base}\n"
@@ -222,8 +222,8 @@ impl Dockerfile<'_> {
             image("base", self.base)?;
         }
         let is_odd = |c: char| c.is_whitespace() || c.is_control() || "\"'$\\*?[".contains(c);
-        if self.folder.is_empty() || self.folder.starts_with('-') || self.folder.contains(is_odd) {
-            return Err(Error::Folder(self.folder.to_owned()));
+        if self.dir.is_empty() || self.dir.starts_with('-') || self.dir.contains(is_odd) {
+            return Err(Error::Directory(self.dir.to_owned()));
         }
         let ends = |c: char| c.is_control() || "\"\\".contains(c);
         let bad = |(key, value): &(&String, &String)| {

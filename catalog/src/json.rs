@@ -10,7 +10,7 @@
 //! let mut tape = Tape::default();
 //! let root = tape.read(br#"{"Name": "etcd", "value": 4.10}"#, 100).unwrap();
 //! assert_eq!(root.field("name").unwrap().text().unwrap(), "etcd"); // Go folds cases
-//! assert_eq!(root.field("value").unwrap().raw(), b"4.10"); // as it was written
+//! assert_eq!(root.field("value").unwrap().source(), b"4.10"); // as it was written
 //! ```
 
 mod compact;

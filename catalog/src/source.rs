@@ -27,7 +27,7 @@ pub const INDEXIGNORE: &str = ".indexignore";
 #[derive(Debug, Clone, Copy)]
 pub enum Source<'a> {
     /// Directory on the local file system.
-    Folder(&'a Path),
+    Directory(&'a Path),
     /// Files in memory, from an image or an archive.
     Content(&'a Content),
     /// Files of an external provider.
@@ -67,9 +67,9 @@ pub struct Limits {
     /// Maximum number of documents in all files.
     pub documents: usize,
     /// Maximum number of bundles per package; a larger package is broken. The default is unlimited, as in opm. Callers
-    /// that retain untrusted catalogs use [`MOST_BUNDLES`](crate::model::MOST_BUNDLES).
+    /// that retain untrusted catalogs use [`MAX_BUNDLES`](crate::model::MAX_BUNDLES).
     pub package_bundles: usize,
-    /// Maximum memory size of a package in bytes, with the same effect; see [`MOST_BYTES`](crate::model::MOST_BYTES).
+    /// Maximum memory size of a package in bytes, with the same effect; see [`MAX_BYTES`](crate::model::MAX_BYTES).
     pub package_size: usize,
     /// Number of files that are read concurrently; 0 uses the number of processors.
     pub threads: usize,
@@ -95,7 +95,7 @@ impl Default for Limits {
 pub enum Error {
     /// The directory, or a subdirectory, cannot be read.
     #[error("failed to read catalog directory {}; check that it exists and is readable", path.display())]
-    Folder {
+    Directory {
         /// Path of the directory.
         path: PathBuf,
         /// Cause of the failure.
@@ -168,7 +168,7 @@ impl<'a> Source<'a> {
     /// Returns an error if an `.indexignore` cannot be read.
     pub fn skipped(self, limits: &Limits) -> Result<SkippedEntries, Error> {
         let mut irregular: Vec<(String, Irregular)> = match self {
-            Self::Folder(_) => return Ok(SkippedEntries::default()),
+            Self::Directory(_) => return Ok(SkippedEntries::default()),
             Self::Content(content) => content
                 .irregular()
                 .map(|(path, entry)| (path.to_owned(), entry.clone()))
@@ -186,7 +186,7 @@ impl<'a> Source<'a> {
     /// Returns all files, including ignored ones.
     fn all(self, limits: &Limits) -> Result<Vec<Entry<'a>>, Error> {
         Ok(match self {
-            Self::Folder(root) => on_disk(root, limits, |_| true)?
+            Self::Directory(root) => on_disk(root, limits, |_| true)?
                 .into_iter()
                 .map(|(path, location)| Entry {
                     path,
@@ -278,7 +278,7 @@ fn on_disk(
     let (mut files, mut count, mut total) = (Vec::new(), 0, 0u64);
     let mut directories = vec![(root.to_owned(), String::new())];
     while let Some((directory, prefix)) = directories.pop() {
-        let failed = |source| Error::Folder {
+        let failed = |source| Error::Directory {
             path: directory.clone(),
             source,
         };

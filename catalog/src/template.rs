@@ -9,11 +9,11 @@
 //! of its bundles are reported together after they were rendered.
 //!
 //! ```
-//! use catalog::{Limits, template::{Kind, Template}};
+//! use catalog::{Limits, template::{Template, TemplateKind}};
 //!
 //! let text = "schema: olm.semver\nstable: {bundles: [{image: quay.io/tide/bundle:v1}]}";
 //! let template = Template::read("tide.yaml", text.as_bytes(), None, &Limits::default())?;
-//! assert_eq!(template.kind(), Kind::Semver);
+//! assert_eq!(template.kind(), TemplateKind::Semver);
 //! assert_eq!(template.images(), ["quay.io/tide/bundle:v1"]);
 //! # Ok::<(), catalog::template::Error>(())
 //! ```

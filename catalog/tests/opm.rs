@@ -50,11 +50,11 @@ struct Folder(TempDir);
 
 impl Folder {
     fn new(files: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         for (path, text) in files {
-            tests::write(folder.path(), path, text);
+            tests::write(dir.path(), path, text);
         }
-        Self(folder)
+        Self(dir)
     }
 
     fn path(&self) -> &Path {
@@ -63,8 +63,8 @@ impl Folder {
 }
 
 /// Returns opm's output, or its error.
-fn run(folder: &Path, args: &[&str]) -> Result<String, String> {
-    let output = tests::opm(folder, args);
+fn run(dir: &Path, args: &[&str]) -> Result<String, String> {
+    let output = tests::opm(dir, args);
     let texts = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     let [out, problem] = texts;
     output.status.success().then_some(out).ok_or(problem)
@@ -78,21 +78,21 @@ fn print(rendered: &Rendered, format: Format) -> String {
 
 /// Renders directories, each of which is a catalog or a bundle.
 fn rukpak_output(
-    folders: &[PathBuf],
+    dirs: &[PathBuf],
     level: Level,
     template: Option<&str>,
 ) -> Result<Rendered, Error> {
     let template: Option<Template> = template.map(|text| text.parse().unwrap());
     let mut render = Render::new(level);
-    for folder in folders {
-        if folder.join("manifests").is_dir() && folder.join("metadata").is_dir() {
-            let content = unpacker::open(folder, &unpacker::Options::default()).unwrap();
+    for dir in dirs {
+        if dir.join("manifests").is_dir() && dir.join("metadata").is_dir() {
+            let content = unpacker::open(dir, &unpacker::Options::default()).unwrap();
             let image = template
                 .as_ref()
                 .map_or(BundleImageRef::Unknown, BundleImageRef::Template);
             render.bundle(&content.content, image)?;
         } else {
-            render.catalog(Source::Folder(folder), &Limits::default())?;
+            render.catalog(Source::Directory(dir), &Limits::default())?;
         }
     }
     Ok(render.finish())
@@ -100,43 +100,43 @@ fn rukpak_output(
 
 /// Asserts that opm and this crate render the same bytes in both formats at all levels, or that both reject the input.
 /// Returns whether it could be rendered without migrations.
-fn assert_same(folders: &[&str], root: &Path, template: Option<&str>) -> bool {
+fn assert_same(dirs: &[&str], root: &Path, template: Option<&str>) -> bool {
     let mut rendered = false;
     for level in Level::NAMES {
         for format in [Format::Json, Format::Yaml] {
-            rendered |= assert_same_in(folders, root, template, level, format) && level == "none";
+            rendered |= assert_same_in(dirs, root, template, level, format) && level == "none";
         }
     }
     rendered
 }
 
 fn assert_same_in(
-    folders: &[&str],
+    dirs: &[&str],
     root: &Path,
     template: Option<&str>,
     level: &str,
     format: Format,
 ) -> bool {
-    let paths: Vec<PathBuf> = folders.iter().map(|folder| root.join(folder)).collect();
+    let paths: Vec<PathBuf> = dirs.iter().map(|dir| root.join(dir)).collect();
     let rendered = rukpak_output(&paths, level.parse().unwrap(), template);
     let name = format.extension();
     let mut args = vec!["render", "--migrate-level", level, "-o", name];
     if let Some(template) = template {
         args.extend(["--alpha-image-ref-template", template]);
     }
-    args.extend(folders);
+    args.extend(dirs);
     match (&rendered, &run(root, &args)) {
         (Ok(rendered), Ok(theirs)) => same(&print(rendered, format), theirs),
         (Err(rukpak), Err(theirs)) => {
             let rukpak = rukpak.to_string();
             assert!(
                 Reason::of(&rukpak).is(&Reason::of(theirs)),
-                "{folders:?} {level} {name}: two reasons\nours: {rukpak}\nopm:  {theirs}"
+                "{dirs:?} {level} {name}: two reasons\nours: {rukpak}\nopm:  {theirs}"
             );
         }
-        (Err(rukpak), Ok(_)) => panic!("{folders:?} {level} {name}: only we refuse it: {rukpak}"),
+        (Err(rukpak), Ok(_)) => panic!("{dirs:?} {level} {name}: only we refuse it: {rukpak}"),
         (Ok(_), Err(theirs)) => {
-            panic!("{folders:?} {level} {name}: only opm refuses it: {theirs}")
+            panic!("{dirs:?} {level} {name}: only opm refuses it: {theirs}")
         }
     }
     rendered.is_ok()

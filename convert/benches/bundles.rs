@@ -70,10 +70,8 @@ fn bundles(c: &mut Criterion) {
         group.bench_function(name, |b| b.iter(|| black_box(run(content))));
     }
     if let Some(corpus) = std::env::var_os("RUKPAK_CORPUS") {
-        let folders = fs::read_dir(Path::new(&corpus).join("bundles")).unwrap();
-        let all: Vec<Content> = folders
-            .map(|folder| open(&folder.unwrap().path()))
-            .collect();
+        let dirs = fs::read_dir(Path::new(&corpus).join("bundles")).unwrap();
+        let all: Vec<Content> = dirs.map(|dir| open(&dir.unwrap().path())).collect();
         group.throughput(Throughput::Bytes(all.iter().map(Content::size).sum()));
         group.bench_function("corpus, one thread", |b| {
             b.iter(|| black_box(all.iter().map(run).sum::<usize>()));

@@ -94,13 +94,13 @@ fn mappings(value: &Value) -> usize {
 /// Upgrades an object to an API that the target serves. An object that the target serves is unchanged.
 ///
 /// ```
-/// use convert::upgrade::{Fate, upgrade};
+/// use convert::api_upgrade::{Disposition, upgrade};
 /// use manifests::version::KubeVersion;
 /// let mut object = serde_json::json!({
 ///     "apiVersion": "batch/v1beta1", "kind": "CronJob", "metadata": {"name": "nightly"}
 /// });
 /// let mut changes = Vec::new();
-/// assert_eq!(upgrade(&mut object, KubeVersion::NEWEST, &mut changes), Fate::Keep);
+/// assert_eq!(upgrade(&mut object, KubeVersion::NEWEST, &mut changes), Disposition::Keep);
 /// assert_eq!(object["apiVersion"], "batch/v1");
 /// assert_eq!(changes.len(), 1);
 /// ```
@@ -127,7 +127,9 @@ pub fn upgrade(
             Level::Warning,
             Code::UnservedAPI,
             Path::from(["apiVersion"]),
-            format!("is in {from}, which Kubernetes serves since 1.{since} and which {target} does not serve"),
+            format!(
+                "uses {from}, which Kubernetes {target} does not serve yet (served as of 1.{since})"
+            ),
             Some(format!("install on Kubernetes 1.{since} or newer")),
         ),
         Some(NotServed::Removed {
@@ -138,7 +140,7 @@ pub fn upgrade(
                 Code::UpgradedAPI,
                 Path::from(["apiVersion"]),
                 format!(
-                    "moved from {from}, which Kubernetes does not serve since 1.{until}, to {to}"
+                    "moved from {from}, which is no longer served as of Kubernetes 1.{until}, to {to}"
                 ),
             );
             object.insert("apiVersion".into(), to.into());
@@ -199,7 +201,7 @@ fn drop_or_reject(from: &str, kind: &str, until: u64, notes: &mut UpgradeNotes<'
             Level::Warning,
             Code::DroppedAPI,
             path,
-            format!("dropped: {from} has no successor since Kubernetes 1.{until}"),
+            format!("dropped: {from} is no longer served as of Kubernetes 1.{until} and has no successor"),
             Some("label the namespace with pod-security.kubernetes.io/enforce instead".into()),
         );
         return Disposition::Drop;
@@ -208,7 +210,7 @@ fn drop_or_reject(from: &str, kind: &str, until: u64, notes: &mut UpgradeNotes<'
         Level::Warning,
         Code::UnservedAPI,
         path,
-        format!("is in {from}, which Kubernetes does not serve since 1.{until} and which cannot be upgraded"),
+        format!("uses {from}, which is no longer served as of Kubernetes 1.{until} and cannot be upgraded"),
         Some("rewrite it for an API that is served, or remove it".into()),
     );
     Disposition::Keep

@@ -9,8 +9,7 @@ pub(crate) const OBJECT: usize = 2 << 10;
 pub(crate) const MAX_ANNOTATIONS: usize = 256 << 10;
 
 /// Remedy of every rejection because of the limit of values.
-pub(crate) const REMEDY: &str =
-    "split the bundle into several ones, or raise the limit with --max-values";
+pub(crate) const REMEDY: &str = "split the bundle, or raise the limit with --max-values";
 
 /// Estimated remaining memory in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -118,7 +118,7 @@ pub(crate) struct Objects {
 /// Reads the objects of the manifests directory.
 pub(crate) fn objects(
     content: &Content,
-    folder: &str,
+    dir: &str,
     limits: yaml::Limits,
     findings: &mut Findings,
 ) -> Objects {
@@ -129,22 +129,22 @@ pub(crate) fn objects(
     };
     let mut last_folder = None;
     let mut is_complete = true;
-    for (name, file) in content.folder(folder) {
+    for (name, file) in content.dir(dir) {
         if let Some((sub, _)) = name.split_once('/') {
             if last_folder.replace(sub) != Some(sub) {
                 reader.findings.error(
                     Code::Subdirectory,
-                    Location::file(format!("{folder}/{sub}")),
+                    Location::file(format!("{dir}/{sub}")),
                     format!(
-                        "subdirectories are not allowed within the \"{folder}\" directory of the bundle image \
-                         filesystem: found \"{folder}/{sub}\""
+                        "subdirectories are not allowed within the \"{dir}\" directory of the bundle image \
+                         filesystem: found \"{dir}/{sub}\""
                     ),
                     "move its files to the parent directory",
                 );
             }
             continue;
         }
-        if !reader.file(&format!("{folder}/{name}"), &file.bytes) {
+        if !reader.file(&format!("{dir}/{name}"), &file.bytes) {
             is_complete = false;
             break;
         }
@@ -281,7 +281,7 @@ pub(crate) fn unreadable(file: &str, error: &yaml::Error) -> Location {
 const MAX_LISTS: usize = 4;
 
 /// Returns the directory that an annotation names, or the default. The directory is always inside of the bundle.
-pub(crate) fn folder(
+pub(crate) fn dir(
     content: &Content,
     named: Option<&str>,
     default: &str,
@@ -304,13 +304,13 @@ pub(crate) fn folder(
         return default.to_owned();
     }
     match content::normalize(named.trim_start_matches('/')) {
-        Ok(folder) if folder == default || content.has_folder(&folder) => folder,
-        Ok(folder) => {
+        Ok(dir) if dir == default || content.has_folder(&dir) => dir,
+        Ok(dir) => {
             if !findings.are_absences_hidden() {
                 findings.warn(
                     Code::BundleAnnotation,
                     place,
-                    format!("annotation {annotation:?} refers to directory {folder:?}, which does not exist; \"{default}\" \
+                    format!("annotation {annotation:?} refers to directory {dir:?}, which does not exist; \"{default}\" \
                              is used"),
                     "set the annotation to the directory that contains the files",
                 );

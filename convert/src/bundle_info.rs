@@ -179,7 +179,7 @@ fn add_requirement(facts: &mut BundleInfo) {
     }
     facts.required_packages = ranges
         .into_iter()
-        .map(|(package, ranges)| (package, all_of(&ranges)))
+        .map(|(package, ranges)| (package, join_ranges(&ranges)))
         .collect();
 }
 
@@ -195,7 +195,7 @@ enum Requirement {
 }
 
 /// Combines ranges that must all match: a space means "and", and takes precedence over `||`.
-fn all_of(ranges: &[String]) -> String {
+fn join_ranges(ranges: &[String]) -> String {
     match ranges {
         [range] => range.clone(),
         _ => ranges

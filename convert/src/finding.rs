@@ -258,7 +258,7 @@ impl Findings {
                 code: Code::TooMany,
                 location: None,
                 message: format!("{dropped} more findings are omitted"),
-                remedy: Some("correct those that are listed first".to_owned()),
+                remedy: Some("fix the listed findings first".to_owned()),
             });
         }
         self.list.sort_by(|a, b| {

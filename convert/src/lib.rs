@@ -145,7 +145,7 @@ pub fn class(content: &Content) -> Class {
     };
     let registry = content.has_folder("metadata")
         || content
-            .folder("manifests")
+            .dir("manifests")
             .any(|(_, file)| has_csv(&file.bytes));
     if registry {
         Class::Registry

@@ -9,11 +9,10 @@
 //! | [`files`] | hidden files, several objects in a file, the bundle's size |
 //! | [`annotations`] | `metadata/annotations.yaml`, channels |
 //! | [`properties`] | `metadata/properties.yaml`, `metadata/dependencies.yaml` |
-//! | [`csv`], [`graph`], [`examples`], [`hub`] | the ClusterServiceVersion |
-//! | [`crd`], [`owned`] | CustomResourceDefinitions, and their entries in the CSV |
-//! | [`workloads`], [`permissions`], [`accounts`], [`objects`] | workloads, their permissions, other objects of the bundle
-//! |
-//! | [`apis`] | APIs that are or will be removed |
+//! | [`csv`], [`upgrade_edges`], [`examples`], [`operatorhub`] | the ClusterServiceVersion |
+//! | [`crd`], [`owned_crds`] | CustomResourceDefinitions, and their entries in the CSV |
+//! | [`workloads`], [`permissions`], [`service_accounts`], [`objects`] | workloads, their permissions, other objects of the bundle |
+//! | [`removed_apis`] | APIs that are or will be removed |
 
 mod annotations;
 mod constraint;

@@ -163,8 +163,10 @@ fn collect_rights(objects: &[Object], budget: &mut Budget) -> Vec<SubjectPermiss
         .map(|((holder, namespace), collected)| {
             listed(holder, namespace, &collected, &roles, budget)
         })
-        .filter(|rights| {
-            rights.is_incomplete || !rights.grants.is_empty() || !rights.other_roles.is_empty()
+        .filter(|permissions| {
+            permissions.is_incomplete
+                || !permissions.grants.is_empty()
+                || !permissions.other_roles.is_empty()
         })
         .collect()
 }
@@ -183,7 +185,7 @@ fn listed<'a>(
     roles: &Roles<'a>,
     budget: &mut Budget,
 ) -> SubjectPermissions {
-    let mut rights = SubjectPermissions {
+    let mut permissions = SubjectPermissions {
         holder: Subject {
             kind: kind.to_owned(),
             namespace: namespace.to_owned(),
@@ -195,21 +197,22 @@ fn listed<'a>(
         is_incomplete: false,
     };
     let mut rules = Vec::new();
-    rights.is_incomplete = collect(&mut rights, &mut rules, collected, roles, budget).is_none();
+    permissions.is_incomplete =
+        collect(&mut permissions, &mut rules, collected, roles, budget).is_none();
     let grant = |rule| Grant {
         dangers: risk::risks_of_rule(&rule),
         rule,
     };
-    rights.grants = rule::merge(rules, &mut budget.comparisons)
+    permissions.grants = rule::merge(rules, &mut budget.comparisons)
         .into_iter()
         .map(grant)
         .collect();
-    rights
+    permissions
 }
 
 /// Collects rules and other roles, or returns `None` if the budget is exceeded.
 fn collect<'a>(
-    rights: &mut SubjectPermissions,
+    permissions: &mut SubjectPermissions,
     rules: &mut Vec<Rule>,
     collected: &Collected<'a>,
     roles: &Roles<'a>,
@@ -217,7 +220,10 @@ fn collect<'a>(
 ) -> Option<()> {
     let mut add = |own_rules: &[Rule], budget: &mut Budget| {
         spend(&mut budget.steps, own_rules.len())?;
-        for rule in own_rules.iter().filter(|rule| rule.holds_in(&rights.scope)) {
+        for rule in own_rules
+            .iter()
+            .filter(|rule| rule.holds_in(&permissions.scope))
+        {
             spend(&mut budget.memory, rule.memory())?;
             rules.push(rule.clone());
         }
@@ -227,7 +233,7 @@ fn collect<'a>(
         if !roles.has(key) {
             let (kind, _, name) = key;
             spend(&mut budget.memory, kind.len() + name.len())?;
-            rights.other_roles.insert(format!("{kind} {name}"));
+            permissions.other_roles.insert(format!("{kind} {name}"));
         }
         add(roles.own_rules(key), budget)?;
         for part in roles.selected(key, budget)? {

@@ -14,7 +14,7 @@ use crate::{
     rejections, upgrade_items,
 };
 
-const FOLDER: &str = "manifests";
+const DIRECTORY: &str = "manifests";
 
 /// Returns the objects of a plain bundle in an order in which they can be applied.
 pub(crate) fn objects(
@@ -22,7 +22,7 @@ pub(crate) fn objects(
     options: &Options,
     findings: &mut Findings,
 ) -> Vec<Object> {
-    if !content.has_folder(FOLDER) {
+    if !content.has_folder(DIRECTORY) {
         if !findings.are_absences_hidden() {
             findings.error(
                 Code::Missing,
@@ -37,11 +37,11 @@ pub(crate) fn objects(
         mut items,
         mut budget,
         ..
-    } = bundle::objects(content, FOLDER, options.limits, findings);
+    } = bundle::objects(content, DIRECTORY, options.limits, findings);
     if items.is_empty() && !findings.is_rejected() {
         findings.error(
             Code::Missing,
-            Location::file(FOLDER),
+            Location::file(DIRECTORY),
             "invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object",
             "add a manifest",
         );

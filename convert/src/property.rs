@@ -138,7 +138,7 @@ pub(crate) fn read_file(
                 code,
                 Some(place.at(&path)),
                 format!("{path} cannot be written as JSON"),
-                "quote it",
+                "put the value in quotes",
             ),
         }
     }

@@ -255,7 +255,7 @@ pub(crate) fn duplicates(others: &[Item], namespaces: NamespaceRule, findings: &
                 Code::DuplicateObject,
                 item.place.clone(),
                 format!(
-                    "bundle contains {} twice, both the same ({other})",
+                    "bundle contains {} twice with the same content ({other})",
                     item.label()
                 ),
                 "keep one of them",
@@ -265,7 +265,7 @@ pub(crate) fn duplicates(others: &[Item], namespaces: NamespaceRule, findings: &
                 Code::DuplicateObject,
                 item.place.clone(),
                 format!(
-                    "bundle contains {} twice, and they differ ({other})",
+                    "bundle contains {} twice with different content ({other})",
                     item.label()
                 ),
                 "keep one of them",

@@ -9,7 +9,7 @@
 //! here, copied from Kubernetes' own sources: `APILifecycleRemoved` of each type (k8s.io/api v0.36,
 //! `zz_generated.prerelease-lifecycle.go`). Only Kubernetes' own APIs are covered.
 //!
-//! [`calls`] evaluates the requests that a cluster counts. [`kubernetes_of`] returns the Kubernetes version of an OpenShift
+//! [`request_counts`] evaluates the requests that a cluster counts. [`kubernetes_of`] returns the Kubernetes version of an OpenShift
 //! release.
 //!
 //! A role does not show which version an operator requests. If another version of the same resource is still served, the
@@ -65,7 +65,7 @@ pub enum ApiUse {
 pub struct RemovedApiUse {
     /// The removed API.
     #[serde(flatten)]
-    pub gone: RemovedApi,
+    pub api: RemovedApi,
     /// The use of the API.
     #[serde(rename = "usedBy")]
     pub by: ApiUse,
@@ -78,16 +78,16 @@ impl std::fmt::Display for RemovedApiUse {
             kind,
             until,
             instead,
-        } = &self.gone;
+        } = &self.api;
         match (&self.by, instead) {
             (ApiUse::Shipped(object), Some(instead)) => write!(
                 f,
-                "{object} is in {api_version}, which Kubernetes 1.{until} does not serve; it is applied in {instead} from \
-                 that version on"
+                "{object} uses {api_version}, which Kubernetes 1.{until} does not serve; from that version on, the object is \
+                 applied as {instead}"
             ),
             (ApiUse::Shipped(object), None) => write!(
                 f,
-                "{object} is in {api_version}, which Kubernetes 1.{until} does not serve and which has no replacement: the \
+                "{object} uses {api_version}, which Kubernetes 1.{until} does not serve and which has no replacement: the \
                  object is removed in that version"
             ),
             (ApiUse::Permitted(role), Some(instead)) => write!(
@@ -116,12 +116,12 @@ pub struct RemovedApiUses {
 /// Returns the uses of APIs that one Kubernetes version serves and a later one does not.
 ///
 /// ```
-/// use convert::removal::between;
+/// use convert::removed_apis::between;
 /// use manifests::{object::Object, version::KubeVersion};
 /// use serde_json::json;
 /// let object = Object::try_from(json!({"apiVersion": "batch/v1beta1", "kind": "CronJob", "metadata": {"name": "a"}})).unwrap();
 /// let removals = between([&object], KubeVersion::new(1, 24), KubeVersion::new(1, 25));
-/// assert_eq!(removals.found[0].gone.instead, Some("batch/v1"));
+/// assert_eq!(removals.found[0].api.instead, Some("batch/v1"));
 /// ```
 pub fn between<'a>(
     objects: impl IntoIterator<Item = &'a Object>,
@@ -156,7 +156,7 @@ pub fn later(objects: &[Object], running: KubeVersion) -> Vec<(KubeVersion, Remo
 /// Scan of objects for uses of removed APIs.
 #[derive(Debug)]
 pub struct UsageScan {
-    gone: Vec<RemovedApi>,
+    removed: Vec<RemovedApi>,
     found: BTreeSet<RemovedApiUse>,
     remaining: usize,
     is_incomplete: bool,
@@ -166,7 +166,7 @@ impl UsageScan {
     /// Creates a scan for APIs that one Kubernetes version serves and a later one does not.
     pub fn new(from: KubeVersion, to: KubeVersion) -> Self {
         Self {
-            gone: removed_between(from, to),
+            removed: removed_between(from, to),
             found: BTreeSet::new(),
             remaining: MAX_ENTRIES,
             is_incomplete: false,
@@ -175,7 +175,7 @@ impl UsageScan {
 
     /// Reports whether the scan has nothing to find, because no API is removed.
     pub fn is_empty(&self) -> bool {
-        self.gone.is_empty()
+        self.removed.is_empty()
     }
 
     /// Scans an object; for a role, also its rules.
@@ -190,7 +190,7 @@ impl UsageScan {
     /// Scans a list of RBAC rules; `identity` returns their owner.
     pub fn rules(&mut self, rules: &Value, identity: impl Fn() -> Identity) {
         let Self {
-            gone,
+            removed: gone,
             found,
             remaining,
             ..
@@ -206,12 +206,12 @@ impl UsageScan {
             return;
         }
         let shipped = self
-            .gone
+            .removed
             .iter()
             .find(|gone| gone.api_version == api_version && gone.kind == kind);
         if let Some(gone) = shipped {
             self.found.insert(RemovedApiUse {
-                gone: gone.clone(),
+                api: gone.clone(),
                 by: ApiUse::Shipped(identity()),
             });
         }
@@ -403,7 +403,7 @@ fn permitted(
             let (group, _) = group_version(gone.api_version);
             if groups.contains(group) && resources.contains(plural(gone.kind).as_str()) {
                 found.insert(RemovedApiUse {
-                    gone: gone.clone(),
+                    api: gone.clone(),
                     by: ApiUse::Permitted(identity()),
                 });
             }

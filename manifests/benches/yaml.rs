@@ -1,7 +1,7 @@
 //! Reading and writing YAML, in bytes of YAML per second.
 //!
 //! The input is generated: CRD-like documents of nested schemas and CSV-like ones of long text. With
-//! `RUKPAK_CORPUS=folder` the YAML files below a folder are measured, too.
+//! `RUKPAK_CORPUS=folder` the YAML files below a directory are measured, too.
 
 #![allow(clippy::unwrap_used, missing_docs)] // a benchmark may fail loudly, and its macros document nothing
 
@@ -126,8 +126,8 @@ fn prose(paragraphs: usize) -> String {
     text
 }
 
-fn collect(folder: &Path, files: &mut Vec<Vec<u8>>) {
-    for entry in fs::read_dir(folder).unwrap() {
+fn collect(dir: &Path, files: &mut Vec<Vec<u8>>) {
+    for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             collect(&path, files);

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  bundle, instance (Rust types) ── schema (bounds, CEL) ──> crds/*.yaml ─┐
-//!                                    install (rights, pods) ──────────────┴> install/rukpak.yaml
+//!                                    install (permissions, pods) ──────────────┴> install/rukpak.yaml
 //! ```
 
 pub mod bundle;

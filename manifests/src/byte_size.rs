@@ -1,7 +1,7 @@
 //! Parser of sizes.
 //!
 //! ```
-//! assert_eq!(manifests::size::bytes("64Ki"), Ok(65536));
+//! assert_eq!(manifests::byte_size::bytes("64Ki"), Ok(65536));
 //! ```
 
 /// Parses a size like Kubernetes: a number of bytes, or a number with a unit.

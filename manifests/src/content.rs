@@ -71,7 +71,7 @@ pub enum Error {
         problem: &'static str,
     },
     /// The path is too long or too deep.
-    #[error("path {path:?} is over the limit of {limit} {unit}; shorten it or raise {flag}")]
+    #[error("path {path:?} exceeds the limit of {limit} {unit}; shorten it or raise {flag}")]
     PathTooLong {
         /// The path, truncated.
         path: String,
@@ -160,19 +160,19 @@ impl Content {
     }
 
     /// Returns the files below a directory, ordered, with their paths relative to it. `""` is the root.
-    pub fn folder<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a File)> {
-        self.files.folder(folder)
+    pub fn dir<'a>(&'a self, directory: &'a str) -> impl Iterator<Item = (&'a str, &'a File)> {
+        self.files.dir(directory)
     }
 
     /// Reports whether a directory contains at least one file.
-    pub fn has_folder(&self, folder: &str) -> bool {
-        self.files.has_folder(folder)
+    pub fn has_folder(&self, directory: &str) -> bool {
+        self.files.has_folder(directory)
     }
 
     /// Returns the files below a directory as separate content, with their paths relative to it.
     #[must_use]
-    pub fn into_folder(self, folder: &str) -> Self {
-        self.files.into_folder(folder).into()
+    pub fn into_folder(self, directory: &str) -> Self {
+        self.files.into_folder(directory).into()
     }
 
     /// Returns the entries of the source that are not regular files, ordered by path.
@@ -372,8 +372,8 @@ mod tests {
             add(&mut files, path, path).unwrap();
         }
         let content = files.finish();
-        assert_rows!(content.folder("manifests").map(|(name, _)| name).collect::<Vec<_>>() => ["a/c", "b"]);
-        assert_eq!(content.folder("").count(), 5);
+        assert_rows!(content.dir("manifests").map(|(name, _)| name).collect::<Vec<_>>() => ["a/c", "b"]);
+        assert_eq!(content.dir("").count(), 5);
         assert!(content.has_folder("manifests2") && !content.has_folder("z"));
         assert_rows!(content.into_folder("manifests").files().map(|(name, _)| name).collect::<Vec<_>>() => ["a/c", "b"]);
     }

@@ -5,12 +5,12 @@
 //! reports every affected location. `tests/cluster/gotypes` generates the tables from the Go types (`make generate`).
 //!
 //! ```
-//! use manifests::schema;
+//! use manifests::go_types;
 //! use serde_json::json;
 //!
-//! let deployment = schema::kind("apps/v1", "Deployment").unwrap();
+//! let deployment = go_types::kind("apps/v1", "Deployment").unwrap();
 //! let mut value = json!({"spec": {"replicaCount": 2, "template": {"spec": {"hostNetwork": "yes"}}}});
-//! let problems: Vec<_> = schema::conform(&mut value, deployment.ty).iter().map(ToString::to_string).collect();
+//! let problems: Vec<_> = go_types::conform(&mut value, deployment.ty).iter().map(ToString::to_string).collect();
 //! assert_eq!(problems, [
 //!     "spec.replicaCount: unknown field",
 //!     r#"spec.template.spec.hostNetwork: expected a boolean, found a string ("yes")"#,
@@ -51,7 +51,7 @@ pub enum Type {
     Quantity,
     /// A 32-bit integer, or a string.
     IntOrString,
-    /// A string with a semantic version, parsed by [`crate::version::tolerant`].
+    /// A string with a semantic version, parsed by [`crate::version::parse_lenient`].
     Version,
     /// A string with an operator release: identifiers separated by dots.
     Release,
@@ -150,8 +150,8 @@ impl Struct {
     /// Returns the type of a nested field by its path; `*` is an element of a list or of a mapping with arbitrary keys.
     ///
     /// ```
-    /// use manifests::schema::{self, Type};
-    /// let deployment = schema::kind("apps/v1", "Deployment").unwrap().ty;
+    /// use manifests::go_types::{self, Type};
+    /// let deployment = go_types::kind("apps/v1", "Deployment").unwrap().ty;
     /// let Some(Type::Struct(container)) = deployment.at(&["spec", "template", "spec", "containers", "*"]) else {
     ///     panic!("no such field");
     /// };

@@ -87,7 +87,7 @@ pub enum Error {
     Unresolved(Unresolved),
     /// A brace has no counterpart.
     #[error(
-        "Cannot construct catalog image reference, {text:?} has an unmatched brace; write variables as {{name}}"
+        "Cannot construct catalog image reference, {text:?} has an unmatched brace; use {{name}} for a variable"
     )]
     Unbalanced {
         /// The template, truncated.
@@ -125,10 +125,10 @@ pub fn is_template(text: &str) -> bool {
 /// Returns an error if a variable has no value, a brace has no counterpart, or the result is not an image reference.
 ///
 /// ```
-/// use manifests::template::{Values, resolve};
-/// let values = Values {
+/// use manifests::image_template::{TemplateValues, resolve};
+/// let values = TemplateValues {
 ///     kube: "1.20.3".parse().ok(),
-///     ..Values::default()
+///     ..TemplateValues::default()
 /// };
 /// let image = resolve("example.com/catalog:v{kube_major_version}.{kube_minor_version}", &values)?;
 /// assert_eq!(image, "example.com/catalog:v1.20");
@@ -137,7 +137,7 @@ pub fn is_template(text: &str) -> bool {
 ///     error.to_string(),
 ///     "Cannot construct catalog image reference, variable \"ocp_minor_version\" couldn't be resolved"
 /// );
-/// # Ok::<(), manifests::template::Error>(())
+/// # Ok::<(), manifests::image_template::Error>(())
 /// ```
 pub fn resolve(text: &str, values: &TemplateValues) -> Result<String, Error> {
     let mut image = String::with_capacity(text.len());
@@ -243,7 +243,7 @@ impl Error {
         let is_for_names = matches!(self, Self::Unresolved(unresolved) if unresolved.has_unknown);
         is_for_names.then(|| {
             let names = VARIABLES.map(|(name, _)| name);
-            format!("the variables are {}", names.join(", "))
+            format!("supported variables: {}", names.join(", "))
         })
     }
 }

@@ -152,8 +152,8 @@ fn is_qualified(name: &str) -> bool {
 /// `generateName` fails at both).
 ///
 /// ```
-/// use manifests::names::{SHORT, generated};
-/// let name = generated("Argo CD.v1.2", &["ClusterRole", "argocd"], SHORT);
+/// use manifests::names::{SHORT, generate_name};
+/// let name = generate_name("Argo CD.v1.2", &["ClusterRole", "argocd"], SHORT);
 /// assert!(name.starts_with("argo-cd.v1.2-") && name.len() <= SHORT);
 /// ```
 pub fn generate_name(readable: &str, distinct: &[&str], max: usize) -> String {

@@ -44,9 +44,9 @@ pub fn parse_strict(text: &str) -> Result<Version, Error> {
 /// Returns an error for any other text.
 ///
 /// ```
-/// use manifests::version::tolerant;
-/// assert_eq!(tolerant(" v4.08 ").unwrap().to_string(), "4.8.0");
-/// assert!(tolerant("4.8-rc").is_err());
+/// use manifests::version::parse_lenient;
+/// assert_eq!(parse_lenient(" v4.08 ").unwrap().to_string(), "4.8.0");
+/// assert!(parse_lenient("4.8-rc").is_err());
 /// ```
 pub fn parse_lenient(text: &str) -> Result<Version, Error> {
     let trimmed = text.trim();

@@ -11,10 +11,10 @@ use crate::version::{self, Version};
 /// A set of versions.
 ///
 /// ```
-/// use manifests::{range::Range, version::strict};
+/// use manifests::{version::parse_strict, version_range::Range};
 /// let range = Range::parse(">=1.0.0 <2.0.0 || 3.x").unwrap();
-/// assert!(range.matches(&strict("1.9.0-rc.1").unwrap()));
-/// assert!(!range.matches(&strict("2.0.0").unwrap()));
+/// assert!(range.matches(&parse_strict("1.9.0-rc.1").unwrap()));
+/// assert!(!range.matches(&parse_strict("2.0.0").unwrap()));
 /// assert!(Range::parse("^1.0.0").is_err());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Range {
             let problem = if alternatives.len() == 1 {
                 "is empty"
             } else {
-                "has nothing on one side of ||"
+                "has no version on one side of ||"
             };
             return Err(fail(problem.into()));
         }
@@ -154,7 +154,7 @@ fn bounds(part: &str, all: &mut Vec<Bound>) -> Result<(), String> {
     let from = exact(Comparator::GreaterOrEqual, &flat(number))?.version;
     let above = || {
         next(number, &from)
-            .ok_or_else(|| format!("has a wildcard in {part:?} that is not its last part"))
+            .ok_or_else(|| format!("has a wildcard in {part:?} that is not the last component"))
     };
     let mut push = |comparator, version| {
         all.push(Bound {
@@ -260,7 +260,7 @@ mod tests {
             "! 1.0.0" => r#"version range "! 1.0.0" has no version in "!""#;
             "1.2.3 - 2.0.0" => r#"version range "1.2.3 - 2.0.0" has no version in "-""#;
             ">=1.0.0 2" => r#"version range ">=1.0.0 2" has "2" where a version <major>.<minor>.<patch> is expected"#;
-            "1.0.0 || || 2.0.0" => r#"version range "1.0.0 || || 2.0.0" has nothing on one side of ||"#;
+            "1.0.0 || || 2.0.0" => r#"version range "1.0.0 || || 2.0.0" has no version on one side of ||"#;
             "x.1.0" => r#"version range "x.1.0" uses "x." in "x.1.0"; the comparators are =, !=, <, <=, > and >="#;
         );
     }

@@ -18,11 +18,11 @@ mod cost;
 mod decode;
 mod document;
 mod emit;
+mod emit_go;
 mod error;
 mod fast;
 #[cfg(test)]
 mod fuzz;
-mod go;
 mod json;
 mod locate;
 mod node;
@@ -306,7 +306,7 @@ pub fn write_to(writer: &mut dyn io::Write, value: &Value) -> io::Result<()> {
 /// assert_eq!(text, "a9: \"yes\"\na10: 1e+06\nb: 'it''s: so'\n");
 /// ```
 pub fn write_as_go(out: &mut String, value: &Value) {
-    go::document(out, value);
+    emit_go::document(out, value);
 }
 
 /// Estimates the memory of a value in bytes.

@@ -141,7 +141,7 @@ async fn main() {
         ..limit
     };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, most).unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let size = image(0, 1).0.len();
     println!(
         "{SOURCES} CatalogSources, {IMAGES} images of {} kB with {} bundles each\n",
@@ -149,7 +149,7 @@ async fn main() {
         PACKAGES * BUNDLES
     );
     report("at the beginning", Duration::ZERO);
-    let stores = CatalogStores::new(folder.path(), Arc::new(Metrics::new()));
+    let stores = CatalogStores::new(dir.path(), Arc::new(Metrics::new()));
     let began = Instant::now();
     let mut all: Vec<CatalogListener> = (0..SOURCES)
         .map(|_| {
@@ -190,12 +190,12 @@ async fn main() {
         began.elapsed(),
     );
     drop(clients);
-    let files = std::fs::read_dir(folder.path().join("registries")).unwrap();
+    let files = std::fs::read_dir(dir.path().join("registries")).unwrap();
     println!("\nfiles to serve from: {}", files.count());
 
     // Opened again, as after a restart in the same pod.
     drop((all, stores));
-    let stores = CatalogStores::new(folder.path(), Arc::new(Metrics::new()));
+    let stores = CatalogStores::new(dir.path(), Arc::new(Metrics::new()));
     let began = Instant::now();
     for number in 1..IMAGES {
         drop(get(&stores, number, 2).await);

@@ -45,11 +45,11 @@ struct Program {
 }
 
 impl Program {
-    fn start(folder: &Path, args: &[&str]) -> Self {
+    fn start(dir: &Path, args: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_provisioner"))
-            .current_dir(folder)
+            .current_dir(dir)
             .env_clear()
-            .env("TMPDIR", folder)
+            .env("TMPDIR", dir)
             .arg("serve")
             .args(args)
             .stderr(Stdio::piped())
@@ -114,8 +114,8 @@ impl Drop for Program {
 // parity: pod-14, run-15
 #[test]
 fn catalog_in_parts_is_served_until_termination() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
     write(&root.join("catalog/part-0/a.json.gz"), &blobs("tide"));
     write(&root.join("catalog/part-1/b.yaml"), &blobs("wave"));
     // The data that a kubelet stores next to its links.
@@ -132,8 +132,8 @@ fn catalog_in_parts_is_served_until_termination() {
 
 #[test]
 fn cache_is_built_once_and_reused() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
     write(&root.join("catalog/a.json"), &blobs("tide"));
     let make = Program::start(root, &["catalog", "--cache-dir=cache", "--cache-only"]);
     let (code, log) = make.ended();
@@ -156,8 +156,8 @@ fn cache_is_built_once_and_reused() {
             .collect::<Vec<_>>()
     };
     let before = cached();
-    for folder in ["cache", "nowhere"] {
-        let from = format!("--cache-from={folder}");
+    for dir in ["cache", "nowhere"] {
+        let from = format!("--cache-from={dir}");
         let mut program = Program::start(root, &["catalog", &from, "--port=0"]);
         assert_eq!(program.packages(), ["tide", "wave"]);
         assert_eq!(cached(), before);
@@ -174,8 +174,8 @@ fn cache_is_built_once_and_reused() {
 
 #[test]
 fn mounted_config_map_of_the_oldest_format_is_served() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
     let csv = "- {metadata: {name: tide.v1}, spec: {version: 1.0.0}}";
     let package = "- {packageName: tide, channels: [{name: stable, currentCSV: tide.v1}]}";
     write(&root.join("map/customResourceDefinitions"), "");
@@ -192,7 +192,7 @@ fn mounted_config_map_of_the_oldest_format_is_served() {
 // parity: pod-14
 #[test]
 fn program_is_copied_into_another_image() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let run = |program: &Path, args: &[&str]| {
         let output = Command::new(program).args(args).output().unwrap();
         (
@@ -200,10 +200,10 @@ fn program_is_copied_into_another_image() {
             String::from_utf8_lossy(&output.stderr).into_owned(),
         )
     };
-    let place = folder.path().to_str().unwrap();
+    let place = dir.path().to_str().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_provisioner"));
     assert_eq!(run(program, &["copy", place]), (Some(0), String::new()));
-    let copy = folder.path().join("provisioner");
+    let copy = dir.path().join("provisioner");
     let (code, log) = run(&copy, &["serve", "/nowhere"]);
     assert_eq!(code, Some(1), "{log}");
     assert!(log.contains("/nowhere"), "{log}");
@@ -215,8 +215,8 @@ fn program_is_copied_into_another_image() {
 // parity: pod-14
 #[test]
 fn serving_errors_are_written_to_the_termination_log() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
     write(
         &root.join("catalog/a.json"),
         &blobs("tide").replacen("\"stable\"", "\"other\"", 1),
@@ -226,7 +226,7 @@ fn serving_errors_are_written_to_the_termination_log() {
     for (args, code, problem) in [
         (&["nowhere"][..], 1, "check that it exists"),
         (&["damaged"], 1, "failed to decompress"),
-        (&["catalog", "--strict"], 1, "cannot be served as a whole"),
+        (&["catalog", "--strict"], 1, "cannot be served completely"),
         (&["catalog", "--cache-enforce-integrity"], 2, "--cache-dir"),
         (&[], 2, "<DIR>"),
     ] {

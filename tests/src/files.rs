@@ -25,10 +25,10 @@ pub struct FileServer {
 
 impl FileServer {
     /// Starts a server: https with a certificate of the CA, http without a CA. With a user, it requires that user's password.
-    pub fn start(user: Option<User>, authority: Option<&Authority>) -> Self {
+    pub fn start(user: Option<User>, ca: Option<&Authority>) -> Self {
         let files = Arc::new(Mutex::new(BTreeMap::new()));
         let shared = Arc::clone(&files);
-        let site = Site::start(authority, move |request| {
+        let site = Site::start(ca, move |request| {
             let answer = answer(&request, user, &shared);
             async move { answer }
         });

@@ -24,7 +24,7 @@ pub struct Repository {
 /// Git's `http-backend` behind a web server. Dropping the value stops the server and removes its repositories.
 #[derive(Debug)]
 pub struct GitServer {
-    folder: TempDir,
+    dir: TempDir,
     site: Site,
 }
 
@@ -46,8 +46,8 @@ pub(crate) fn isolate(command: &mut Command) -> &mut Command {
 }
 
 impl Repository {
-    pub(crate) fn create(folder: &Path, name: &str) -> Self {
-        let path = folder.join(name);
+    pub(crate) fn create(dir: &Path, name: &str) -> Self {
+        let path = dir.join(name);
         let repository = Self { path };
         let text = repository.path.to_str().unwrap();
         git(
@@ -96,9 +96,9 @@ impl Repository {
     }
 }
 
-fn git(folder: &Path, args: &[&str]) -> String {
+fn git(dir: &Path, args: &[&str]) -> String {
     let mut command = Command::new("git");
-    isolate(&mut command).current_dir(folder);
+    isolate(&mut command).current_dir(dir);
     output(command.args(args))
 }
 
@@ -111,10 +111,10 @@ fn output(command: &mut Command) -> String {
 
 impl GitServer {
     /// Starts a server: https with a certificate of the CA, http without a CA. With a user, it requires that user's password.
-    pub fn start(user: Option<User>, authority: Option<&Authority>) -> Self {
-        let folder = tempfile::Builder::new().prefix("git-").tempdir().unwrap();
-        let root = folder.path().to_owned();
-        let site = Site::start(authority, move |request| {
+    pub fn start(user: Option<User>, ca: Option<&Authority>) -> Self {
+        let dir = tempfile::Builder::new().prefix("git-").tempdir().unwrap();
+        let root = dir.path().to_owned();
+        let site = Site::start(ca, move |request| {
             let root = root.clone();
             async move {
                 if user.is_some_and(|user| header(&request, "Authorization") != Some(&user.basic()))
@@ -124,12 +124,12 @@ impl GitServer {
                 backend(&root, request).await
             }
         });
-        Self { folder, site }
+        Self { dir, site }
     }
 
     /// Creates an empty repository. Its URL is [`GitServer::url`] of the same name.
     pub fn repository(&self, name: &str) -> Repository {
-        Repository::create(self.folder.path(), name)
+        Repository::create(self.dir.path(), name)
     }
 
     /// Returns the URL of a repository, in the form of git.

@@ -35,25 +35,25 @@ pub(crate) struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Mutex<Receiver<String>>,
-    folder: TempDir,
+    dir: TempDir,
     name: String,
 }
 
 impl Process {
-    pub(crate) fn start(folder: TempDir, name: &str, args: &[&str]) -> Self {
-        Self::of(folder, &program(name), args)
+    pub(crate) fn start(dir: TempDir, name: &str, args: &[&str]) -> Self {
+        Self::of(dir, &program(name), args)
     }
 
     /// Starts the program at a path.
-    pub(crate) fn of(folder: TempDir, program: &Path, args: &[&str]) -> Self {
+    pub(crate) fn of(dir: TempDir, program: &Path, args: &[&str]) -> Self {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
         let name = name.into_owned();
         let mut child = Command::new("sh")
             .args(["-c", SUPERVISOR, &name])
-            .arg(folder.path())
+            .arg(dir.path())
             .arg(program)
             .args(args)
-            .current_dir(folder.path())
+            .current_dir(dir.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -65,13 +65,13 @@ impl Process {
             child,
             stdin,
             lines,
-            folder,
+            dir,
             name,
         }
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// Waits for the first line of the program's log for which `find` returns a value, and returns that value.
@@ -114,9 +114,8 @@ fn lines(log: impl Read + Send + 'static) -> Receiver<String> {
 /// Panics if the program is not installed.
 pub fn program(name: &str) -> PathBuf {
     let path = env::var_os("PATH").unwrap_or_default();
-    let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
-    folders
-        .map(|folder| folder.join(name))
+    let dirs = env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
+    dirs.map(|dir| dir.join(name))
         .find(|path| path.is_file())
         .unwrap_or_else(|| panic!("{name} is not installed; as root, `make test` installs it"))
 }

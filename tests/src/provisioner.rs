@@ -34,9 +34,9 @@ impl Provisioner {
             "{} is missing: cargo build -p provisioner makes it",
             program.display()
         );
-        let folder = tempfile::Builder::new().prefix("provisioner-").tempdir();
-        let folder = folder.unwrap();
-        let store = folder.path().join("store");
+        let dir = tempfile::Builder::new().prefix("provisioner-").tempdir();
+        let dir = dir.unwrap();
+        let store = dir.path().join("store");
         let args = [
             &[
                 "--kubeconfig",
@@ -51,7 +51,7 @@ impl Provisioner {
             more,
         ]
         .concat();
-        let process = Process::of(folder, &program, &args);
+        let process = Process::of(dir, &program, &args);
         let content = process.wait_for(|line| {
             let line: Value = serde_json::from_str(line).ok()?;
             let is_ready = line["message"] == "serving" && line["service"] == "content service";
@@ -66,7 +66,7 @@ impl Provisioner {
     }
 
     /// Returns the program's directory, which is removed with the value.
-    pub fn folder(&self) -> &Path {
-        self.process.folder()
+    pub fn dir(&self) -> &Path {
+        self.process.dir()
     }
 }

@@ -32,18 +32,18 @@ impl HttpProxy {
     }
 
     fn on(address: SocketAddr) -> Option<Self> {
-        let folder = tempfile::Builder::new().prefix("proxy-").tempdir().unwrap();
-        let log = folder.path().join("log");
+        let dir = tempfile::Builder::new().prefix("proxy-").tempdir().unwrap();
+        let log = dir.path().join("log");
         let config = format!(
             "Port {}\nListen {}\nTimeout 60\nMaxClients 50\nLogLevel Connect\nLogFile \"{}\"\n",
             address.port(),
             address.ip(),
             log.display()
         );
-        let path = folder.path().join("tinyproxy.conf");
+        let path = dir.path().join("tinyproxy.conf");
         fs::write(&path, config).unwrap();
         let config = path.display().to_string();
-        let process = Process::start(folder, "tinyproxy", &["-d", "-c", &config]);
+        let process = Process::start(dir, "tinyproxy", &["-d", "-c", &config]);
         let end = Instant::now() + Duration::from_secs(10);
         while Instant::now() < end {
             if TcpStream::connect(address).is_ok() {
@@ -61,7 +61,7 @@ impl HttpProxy {
 
     /// Returns the number of requests for a host. A tunnel counts as one request.
     pub fn requests(&self, host: &str) -> usize {
-        let log = fs::read_to_string(self.process.folder().join("log")).unwrap_or_default();
+        let log = fs::read_to_string(self.process.dir().join("log")).unwrap_or_default();
         let requests = log
             .lines()
             .filter(|line| line.contains("Request (file descriptor"));

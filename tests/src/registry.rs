@@ -24,14 +24,14 @@ pub enum Auth<'a> {
 
 impl Registry {
     /// Starts a registry: https with a certificate of the CA, http without a CA.
-    pub fn start(auth: Auth<'_>, authority: Option<&Authority>) -> Self {
-        let folder = tempfile::Builder::new()
+    pub fn start(auth: Auth<'_>, ca: Option<&Authority>) -> Self {
+        let dir = tempfile::Builder::new()
             .prefix("registry-")
             .tempdir()
             .unwrap();
-        let config = config(folder.path(), auth, authority);
-        fs::write(folder.path().join("config.yml"), config).unwrap();
-        let process = Process::start(folder, "docker-registry", &["serve", "config.yml"]);
+        let config = config(dir.path(), auth, ca);
+        fs::write(dir.path().join("config.yml"), config).unwrap();
+        let process = Process::start(dir, "docker-registry", &["serve", "config.yml"]);
         // The registry logs this line when it listens.
         let host = process.wait_for(|line| {
             let (_, rest) = line.split_once("listening on ")?;
@@ -61,8 +61,8 @@ impl Registry {
     }
 
     /// Returns the directory with all pushed images.
-    pub fn folder(&self) -> std::path::PathBuf {
-        self.process.folder().join("data")
+    pub fn dir(&self) -> std::path::PathBuf {
+        self.process.dir().join("data")
     }
 }
 
@@ -77,13 +77,13 @@ pub fn docker_config(logins: &[(&str, User)]) -> String {
     serde_json::json!({"auths": logins}).to_string()
 }
 
-fn config(folder: &Path, auth: Auth<'_>, authority: Option<&Authority>) -> String {
+fn config(dir: &Path, auth: Auth<'_>, ca: Option<&Authority>) -> String {
     let file = |name: &str, text: String| {
-        let path = folder.join(name);
+        let path = dir.join(name);
         fs::write(&path, text).unwrap();
         path.display().to_string()
     };
-    let data = folder.join("data");
+    let data = dir.join("data");
     let mut config = format!(
         "version: 0.1\n\
          log: {{level: info, formatter: text, accesslog: {{disabled: true}}}}\n\
@@ -92,8 +92,8 @@ fn config(folder: &Path, auth: Auth<'_>, authority: Option<&Authority>) -> Strin
         data.display(),
         SocketAddr::new(address(), 0)
     );
-    if let Some(authority) = authority {
-        let identity = authority.identity();
+    if let Some(ca) = ca {
+        let identity = ca.identity();
         let certificate = file("tls.crt", identity.certificate.pem());
         let key = file("tls.key", identity.key.serialize_pem());
         let _ = writeln!(config, "  tls: {{certificate: {certificate}, key: {key}}}");

@@ -26,7 +26,7 @@ pub struct Site {
 
 impl Site {
     /// Answers requests over https with a certificate of the CA, or over http without a CA.
-    pub fn start<A, F>(authority: Option<&Authority>, answer: A) -> Self
+    pub fn start<A, F>(ca: Option<&Authority>, answer: A) -> Self
     where
         A: Fn(Request<Bytes>) -> F + Send + Sync + 'static,
         F: Future<Output = Response<Bytes>> + Send,
@@ -34,8 +34,7 @@ impl Site {
         let listener = TcpListener::bind((address(), 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let tls =
-            authority.map(|authority| TlsAcceptor::from(Arc::new(authority.identity().server())));
+        let tls = ca.map(|ca| TlsAcceptor::from(Arc::new(ca.identity().server())));
         let scheme = if tls.is_some() { "https" } else { "http" };
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -21,7 +21,7 @@ use crate::{Repository, address, git::isolate, process::program, write_program};
 /// the connections and removes the repositories.
 #[derive(Debug)]
 pub struct Sshd {
-    folder: TempDir,
+    dir: TempDir,
     address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -43,15 +43,15 @@ impl Sshd {
 
     /// Starts a server with keys of this type for itself and its clients, and with one more setting.
     pub fn with(key_type: &str, setting: &str) -> Self {
-        let folder = tempfile::Builder::new().prefix("sshd-").tempdir().unwrap();
-        let config = configure(folder.path(), key_type, setting);
+        let dir = tempfile::Builder::new().prefix("sshd-").tempdir().unwrap();
+        let config = configure(dir.path(), key_type, setting);
         let listener = TcpListener::bind((address(), 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || accept(&listener, &config, &stopped));
         Self {
-            folder,
+            dir,
             address,
             stop,
             thread: Some(thread),
@@ -60,7 +60,7 @@ impl Sshd {
 
     /// Creates an empty repository. Its URL is [`Sshd::url`] of the same name.
     pub fn repository(&self, name: &str) -> Repository {
-        Repository::create(self.folder.path(), name)
+        Repository::create(self.dir.path(), name)
     }
 
     /// Returns the URL of a repository, in the form of git.
@@ -99,7 +99,7 @@ impl Sshd {
     }
 
     fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.folder.path().join(name)).unwrap()
+        fs::read_to_string(self.dir.path().join(name)).unwrap()
     }
 }
 
@@ -113,25 +113,25 @@ impl Drop for Sshd {
 }
 
 /// Writes keys and settings into the directory, and returns the path of the settings.
-fn configure(folder: &Path, key_type: &str, setting: &str) -> PathBuf {
+fn configure(dir: &Path, key_type: &str, setting: &str) -> PathBuf {
     for name in ["host", "client", "stranger"] {
         let mut command = Command::new("ssh-keygen");
         command.args(["-q", "-t", key_type, "-N", "", "-C", name, "-f", name]);
-        let status = command.current_dir(folder).status().unwrap();
+        let status = command.current_dir(dir).status().unwrap();
         assert!(status.success(), "{command:?}");
     }
     // As root, sshd needs this directory, which only an installed service creates.
     if fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0) {
         fs::create_dir_all("/run/sshd").unwrap();
     }
-    let text = folder.to_str().unwrap();
+    let text = dir.to_str().unwrap();
     let write = |name: &str, content: String| {
-        let path = folder.join(name);
+        let path = dir.join(name);
         fs::write(&path, content).unwrap();
         path
     };
-    write_program(&folder.join("command"), &COMMAND.replace("FOLDER", text));
-    let key = fs::read_to_string(folder.join("client.pub")).unwrap();
+    write_program(&dir.join("command"), &COMMAND.replace("FOLDER", text));
+    let key = fs::read_to_string(dir.join("client.pub")).unwrap();
     write(
         "authorized_keys",
         format!("restrict,command=\"{text}/command\" {key}"),

@@ -54,12 +54,12 @@ impl TokenServer {
     pub(crate) const ISSUER: &'static str = "tests";
 
     /// Starts a token server: https with a certificate of the CA, http without a CA.
-    pub fn start(authority: Option<&Authority>) -> Self {
+    pub fn start(ca: Option<&Authority>) -> Self {
         let (signer, certificate) = Signer::new();
         let granted = Arc::new(Mutex::new(Vec::new()));
         let grants = Arc::clone(&granted);
         let signer = Arc::new(signer);
-        let site = Site::start(authority, move |request| {
+        let site = Site::start(ca, move |request| {
             let (signer, grants) = (Arc::clone(&signer), Arc::clone(&grants));
             async move { answer(&request, &signer, &grants) }
         });
@@ -137,7 +137,7 @@ fn answer(
 }
 
 fn may(user: Option<User>, repository: &str, action: &str) -> bool {
-    let below = |folder: &str| repository.starts_with(folder) && action == "pull";
+    let below = |dir: &str| repository.starts_with(dir) && action == "pull";
     user == Some(OWNER) || below("public/") || user == Some(TENANT) && below("tenant/")
 }
 

@@ -49,7 +49,7 @@ pub struct Access {
     /// Mirrors of registries, and rules for admitted images.
     pub mirrors: Mirrors,
     /// Additional CA certificates in PEM by registry, `host[:port]`. They are trusted only for that registry.
-    pub authorities: BTreeMap<String, String>,
+    pub cas: BTreeMap<String, String>,
     /// Proxies for requests; `None` uses the proxies from the environment.
     pub proxies: Option<Proxies>,
 }

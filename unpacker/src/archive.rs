@@ -80,7 +80,7 @@ pub(crate) fn each<R: Read>(
                 }
             }
             b'L' | b'K' | b'x' => {
-                return corrupt(blocks, "an entry has two extended headers of one kind");
+                return corrupt(blocks, "an entry has two extended headers of the same kind");
             }
             b'g' => global(blocks, &header, size)?,
             _ => {
@@ -155,7 +155,10 @@ fn global<R: Read>(blocks: &mut TarBlocks<R>, header: &Header, size: u64) -> Res
     let body = extension(blocks, header, size)?;
     match pax::parse(&body) {
         Some(extended) if extended == pax::PaxHeader::default() => Ok(()),
-        Some(_) => corrupt(blocks, "a global header gives all entries one name or size"),
+        Some(_) => corrupt(
+            blocks,
+            "a global header sets one name or size for all entries",
+        ),
         None => corrupt(blocks, "a global header is malformed"),
     }
 }
@@ -203,7 +206,7 @@ impl Entry {
         if pax_size.is_some_and(|pax_size| pax_size != self.size) {
             return refuse(
                 path,
-                "given two sizes",
+                "declared with two different sizes",
                 "pack the bundle again with one tar program",
             );
         }

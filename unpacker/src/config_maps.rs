@@ -1,7 +1,7 @@
 //! Content in ConfigMaps. The caller reads the ConfigMaps from the cluster.
 //!
 //! ```
-//! use unpacker::{Options, configmaps::{ConfigMap, read}};
+//! use unpacker::{Options, config_maps::{ConfigMap, read}};
 //!
 //! let manifests = ConfigMap {
 //!     name: "manifests".to_owned(),
@@ -41,7 +41,7 @@ pub enum Error {
     NoConfigMaps,
     /// A ConfigMap has no keys.
     #[error(
-        "configmap {name:?} is empty: at least one object is required; add one, or leave the configmap out"
+        "configmap {name:?} is empty: at least one object is required; add one, or remove the configmap from the source"
     )]
     Empty {
         /// Name of the ConfigMap.

@@ -187,11 +187,11 @@ pub enum Error {
     Oci(#[from] crate::oci::Error),
     /// Temporary data cannot be written to disk.
     #[error(
-        "failed to write to a temporary file in {folder:?}; free or add space there, or set TMPDIR to another directory"
+        "failed to write to a temporary file in {directory:?}; free or add space there, or set TMPDIR to another directory"
     )]
     Spool {
         /// Directory of the unnamed temporary file.
-        folder: PathBuf,
+        directory: PathBuf,
         /// Cause of the failure.
         #[source]
         source: io::Error,

@@ -15,6 +15,6 @@ pub struct Fetched {
     pub tree: Tree,
     /// Number of entries that are not selected.
     pub unselected: usize,
-    /// Labels of an image, if they determined the selection ([`crate::Selection::Natural`]); otherwise empty.
+    /// Labels of an image, if they determined the selection ([`crate::Selection::Default`]); otherwise empty.
     pub labels: BTreeMap<String, String>,
 }

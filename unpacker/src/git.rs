@@ -37,7 +37,7 @@ mod inflate;
 mod known_hosts;
 mod object_id;
 mod pack;
-mod pack_receiver;
+mod pack_parser;
 mod pkt_line;
 mod protocol;
 mod refs;
@@ -161,7 +161,7 @@ async fn choose(git: &Git, talk: &mut GitConnection) -> Result<Option<Target>, F
             let all_refs = if talk.is_listed() {
                 Ok(refs)
             } else {
-                talk.refs(&refs::all_prefixes()).await
+                talk.refs(&refs::ref_prefixes()).await
             };
             Err(match all_refs {
                 Ok(all_refs) => all_refs.explain(problem).into(),
@@ -213,7 +213,7 @@ async fn with_retries<T, F: Future<Output = Result<T, FaultOrigin>>>(
     progress: &Progress,
     attempt: impl Fn() -> F,
 ) -> Result<T, FaultOrigin> {
-    let patience = &access.timeouts;
+    let timeouts = &access.timeouts;
     let (start, mut attempts) = (Instant::now(), 1);
     loop {
         let outcome = attempt().await;
@@ -224,9 +224,9 @@ async fn with_retries<T, F: Future<Output = Result<T, FaultOrigin>>>(
         else {
             return outcome;
         };
-        let delay = patience.delay_after(attempts);
-        let is_in_time = start.elapsed().saturating_add(delay) < patience.total;
-        if attempts >= patience.tries || !is_in_time {
+        let delay = timeouts.delay_after(attempts);
+        let is_in_time = start.elapsed().saturating_add(delay) < timeouts.total;
+        if attempts >= timeouts.attempts || !is_in_time {
             return outcome;
         }
         tracing::debug!(error = %problem, "retrying a request to a git server");
@@ -282,7 +282,7 @@ async fn fetch_by_hash(
             Err(problem) => return Err(problem),
         }
     }
-    let refs = talk.refs(&refs::all_prefixes()).await?;
+    let refs = talk.refs(&refs::ref_prefixes()).await?;
     if let Some(target) = refs.choose(&git.revision)? {
         let pack = receive(talk, &[target.want], Depth::Shallow, bounds, progress).await?;
         return Ok((pack, target.want));
@@ -314,7 +314,7 @@ async fn receive(
         receiver,
         chunk: Bytes::new(),
     };
-    let reading = spawn_blocking(move || pack_receiver::receive(chunks, bounds));
+    let reading = spawn_blocking(move || pack_parser::receive(chunks, bounds));
     let sent = talk
         .fetch(wants, depth, bounds.received, sender, progress)
         .await;

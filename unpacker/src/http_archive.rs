@@ -132,18 +132,18 @@ async fn fetch_with_retries(
     options: &Options,
     progress: &Progress,
 ) -> Result<Fetched> {
-    let patience = &access.timeouts;
+    let timeouts = &access.timeouts;
     let client = Client::from_access(access)?;
     let started = Instant::now();
     let mut attempts = 1;
     loop {
         match attempt(&client, http, access, options, progress).await {
             Err(crate::Error::Web(http_client::Error::Disconnected { url, read, source }))
-                if attempts < patience.tries && started.elapsed() < patience.total =>
+                if attempts < timeouts.attempts && started.elapsed() < timeouts.total =>
             {
                 tracing::debug!(%url, read, error = source, "retrying the download of an archive");
                 progress.restart();
-                tokio::time::sleep(patience.delay_after(attempts)).await;
+                tokio::time::sleep(timeouts.delay_after(attempts)).await;
                 attempts += 1;
             }
             outcome => return outcome,

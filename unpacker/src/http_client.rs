@@ -5,9 +5,9 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use unpacker::{access::Trust, http_client::{Client, Patience, Request}};
+//! use unpacker::{access::Trust, http_client::{Client, Request, Timeouts}};
 //!
-//! let client = Client::new(&Trust::default(), &Patience::default())?;
+//! let client = Client::new(&Trust::default(), &Timeouts::default())?;
 //! let response = client.send(&Request::get("https://example.com/bundle.tgz".parse()?)).await?;
 //! assert_eq!(response.status, 200);
 //! println!("{} bytes", response.bytes(1 << 20).await?.len());
@@ -59,7 +59,7 @@ pub struct Timeouts {
     /// Timeout of the whole operation: all attempts, all redirects, and the complete body.
     pub total: Duration,
     /// Maximum number of times that a request is sent.
-    pub tries: u32,
+    pub attempts: u32,
     /// Delay before the second attempt. It doubles with every further attempt.
     pub retry_delay: Duration,
 }
@@ -70,7 +70,7 @@ impl Default for Timeouts {
             connect: Duration::from_secs(10),
             idle: Duration::from_secs(30),
             total: Duration::from_secs(600),
-            tries: 5,
+            attempts: 5,
             retry_delay: Duration::from_millis(500),
         }
     }
@@ -150,7 +150,7 @@ pub struct Response {
 pub struct Client {
     http: reqwest::Client,
     proxies: Arc<Proxies>,
-    patience: Arc<Timeouts>,
+    timeouts: Arc<Timeouts>,
     quotes: Quotes,
 }
 
@@ -159,8 +159,8 @@ impl Client {
     ///
     /// # Errors
     /// Returns an error if the configured CA certificates are malformed.
-    pub fn new(trust: &Trust, patience: &Timeouts) -> Result<Self> {
-        Self::with_proxies(trust, patience, &Proxies::from_environment())
+    pub fn new(trust: &Trust, timeouts: &Timeouts) -> Result<Self> {
+        Self::with_proxies(trust, timeouts, &Proxies::from_environment())
     }
 
     /// Creates a client with the CAs, timeouts, proxies and message policy of `access`.
@@ -179,7 +179,7 @@ impl Client {
     ///
     /// # Errors
     /// Returns an error if the configured CA certificates are malformed.
-    pub fn with_proxies(trust: &Trust, patience: &Timeouts, proxies: &Proxies) -> Result<Self> {
+    pub fn with_proxies(trust: &Trust, timeouts: &Timeouts, proxies: &Proxies) -> Result<Self> {
         static PROVIDER: Once = Once::new();
         PROVIDER.call_once(|| {
             // Fails if the process has already chosen a provider, which works as well.
@@ -192,7 +192,7 @@ impl Client {
             // An unusable proxy is an error before the request is sent.
             let proxy = move |url: &Url| proxies.for_url(url).ok().flatten().cloned();
             reqwest::Client::builder()
-                .connect_timeout(patience.connect)
+                .connect_timeout(timeouts.connect)
                 .redirect(reqwest::redirect::Policy::none())
                 .retry(reqwest::retry::never())
                 .referer(false)
@@ -219,7 +219,7 @@ impl Client {
         Ok(Self {
             http,
             proxies,
-            patience: Arc::new(patience.clone()),
+            timeouts: Arc::new(timeouts.clone()),
             quotes: Quotes::default(),
         })
     }
@@ -236,7 +236,7 @@ impl Client {
     /// Returns an error if the server is unreachable or not trusted, or if a redirect must not be followed. An
     /// unexpected status is not an error: see [`Response::into_error`].
     pub async fn send(&self, request: &Request) -> Result<Response> {
-        let deadline = Deadline::new(&self.patience);
+        let deadline = Deadline::new(&self.timeouts);
         let mut attempts = 0;
         let mut request = Request {
             url: redirect::strip_credentials(request.url.clone()),
@@ -275,8 +275,8 @@ impl Client {
                 Err(error) if retry::is_retryable(error) => None,
                 _ => return answer,
             };
-            let delay = retry::delay(&self.patience, *attempts, headers);
-            let is_last = *attempts >= self.patience.tries || delay >= deadline.remaining();
+            let delay = retry::delay(&self.timeouts, *attempts, headers);
+            let is_last = *attempts >= self.timeouts.attempts || delay >= deadline.remaining();
             if is_last || !retry::is_repeatable(request) {
                 return answer;
             }

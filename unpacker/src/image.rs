@@ -54,7 +54,7 @@ async fn fetch_anywhere(
             Err(error) => failures.push(next_endpoint(&endpoint, error)?),
         }
     }
-    Err(all_failed(image, failures).into())
+    Err(combine_failures(image, failures).into())
 }
 
 /// Pins an image to the digest that its tag points to. A pinned image is returned without a request.
@@ -83,7 +83,7 @@ async fn resolve_anywhere(image: &Image, access: &Access) -> Result<Image> {
             Err(error) => failures.push(next_endpoint(&endpoint, error)?),
         }
     }
-    Err(all_failed(image, failures).into())
+    Err(combine_failures(image, failures).into())
 }
 
 /// Returns the labels of an image without fetching its files.
@@ -109,7 +109,7 @@ async fn labels_anywhere(image: &Image, access: &Access) -> Result<BTreeMap<Stri
             Err(error) => failures.push(next_endpoint(&endpoint, error)?),
         }
     }
-    Err(all_failed(image, failures).into())
+    Err(combine_failures(image, failures).into())
 }
 
 async fn fetch_from(
@@ -147,7 +147,7 @@ async fn fetch_from(
         session: &session,
         image: &image_name,
         options: &options,
-        patience: &access.timeouts,
+        timeouts: &access.timeouts,
         progress,
     };
     let (tree, unselected) = fetch.layers(&resolved.manifest).await?;
@@ -208,7 +208,7 @@ fn next_endpoint(endpoint: &RegistryEndpoint, error: Error) -> Result<(String, E
     Ok((endpoint.to_string(), error))
 }
 
-fn all_failed(image: &Image, mut failures: Vec<(String, Error)>) -> Error {
+fn combine_failures(image: &Image, mut failures: Vec<(String, Error)>) -> Error {
     match failures.pop() {
         Some((_, only)) if failures.is_empty() => only,
         last => {

@@ -1,16 +1,16 @@
 //! Client of the unpack Job: uploads a directory of its container to the content service, in the format of
-//! [`wire`](crate::transfer). No file is held in memory.
+//! [`transfer`](crate::transfer). No file is held in memory.
 //!
 //! ```
-//! use unpacker::{Options, Selection, job::Load};
+//! use unpacker::{Options, Selection, job::Payload};
 //!
-//! let folder = tempfile::tempdir()?;
-//! std::fs::create_dir(folder.path().join("manifests"))?;
-//! std::fs::write(folder.path().join("manifests/csv.yaml"), "kind: ClusterServiceVersion")?;
+//! let directory = tempfile::tempdir()?;
+//! std::fs::create_dir(directory.path().join("manifests"))?;
+//! std::fs::write(directory.path().join("manifests/csv.yaml"), "kind: ClusterServiceVersion")?;
 //! let options = Options { select: Selection::Only(vec!["manifests".to_owned()]), ..Options::default() };
-//! let load = Load::new(folder.path(), &options)?;
+//! let payload = Payload::new(directory.path(), &options)?;
 //! let mut archive = Vec::new();
-//! let packed = load.write(&mut archive)?;
+//! let packed = payload.write(&mut archive)?;
 //! let unpacked = unpacker::stream(archive.as_slice(), &Options::default())?;
 //! assert_eq!(packed.digest, unpacker::pack(&unpacked.content, unpacker::Format::Tar, std::io::sink())?);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -87,7 +87,7 @@ struct LayerBudget {
 }
 
 impl Layers {
-    /// Creates a reader without layers. Here, [`Selection::Natural`](crate::Selection::Natural) selects everything;
+    /// Creates a reader without layers. Here, [`Selection::Default`](crate::Selection::Default) selects everything;
     /// [`oci::select`](crate::oci::select) returns the directories that the labels of an image name.
     ///
     /// # Errors
@@ -231,9 +231,9 @@ impl Layer<'_> {
                 self.changes.hide(path);
                 skip_body(blocks, entry, kind)
             }
-            Whiteout::Opaque(folder) => {
-                self.layers.files.skip(&folder)?;
-                self.changes.opaque(folder);
+            Whiteout::Opaque(dir) => {
+                self.layers.files.skip(&dir)?;
+                self.changes.opaque(dir);
                 skip_body(blocks, entry, kind)
             }
             Whiteout::Add(path) if path.is_empty() => match kind {
@@ -246,7 +246,7 @@ impl Layer<'_> {
             },
             Whiteout::Add(path) if kind == b'5' => {
                 self.layers.files.skip(&path)?;
-                Ok(self.changes.folder(path)?)
+                Ok(self.changes.dir(path)?)
             }
             Whiteout::Add(path) => self.add(blocks, entry, kind, path),
         }

@@ -33,10 +33,10 @@
 //! ```
 //! use unpacker::{Format, Options};
 //!
-//! let folder = tempfile::tempdir()?;
-//! std::fs::create_dir(folder.path().join("manifests"))?;
-//! std::fs::write(folder.path().join("manifests/csv.yaml"), "kind: ClusterServiceVersion")?;
-//! let unpacked = unpacker::open(folder.path(), &Options::default())?;
+//! let directory = tempfile::tempdir()?;
+//! std::fs::create_dir(directory.path().join("manifests"))?;
+//! std::fs::write(directory.path().join("manifests/csv.yaml"), "kind: ClusterServiceVersion")?;
+//! let unpacked = unpacker::open(directory.path(), &Options::default())?;
 //!
 //! let mut archive = Vec::new();
 //! let digest = unpacker::pack(&unpacked.content, Format::TarGz, &mut archive)?;

@@ -47,7 +47,7 @@ pub fn image(local: &Local, platform: Option<&str>, options: &Options) -> Result
     };
     let read = || {
         let files = match local {
-            Local::OciLayout(..) => LayoutFiles::folder(path)?,
+            Local::OciLayout(..) => LayoutFiles::dir(path)?,
             _ => LayoutFiles::archive(path, options)?,
         };
         match local {

@@ -12,9 +12,9 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use unpacker::{Access, Options, registry::{BundleImage, Credentials, push}};
 //!
-//! let folder = unpacker::open("bundle".as_ref(), &Options::default())?;
+//! let directory = unpacker::open("bundle".as_ref(), &Options::default())?;
 //! let access = Access { registries: Credentials::from_user_environment()?, ..Access::default() };
-//! let bundle = BundleImage::new(&folder.content)?;
+//! let bundle = BundleImage::new(&directory.content)?;
 //! let digest = push(&"quay.io/org/bundle:v1".parse()?, &bundle, &access).await?;
 //! println!("pushed {digest}");
 //! # Ok(())

@@ -34,7 +34,7 @@ impl Storage {
             Self::Disk(folder) => folder.clone(),
         };
         let failed = |source| Error::Spool {
-            folder: folder.clone(),
+            directory: folder.clone(),
             source,
         };
         let mut file = tempfile::tempfile_in(&folder).map_err(failed)?;
@@ -139,7 +139,7 @@ impl Spool {
             return Ok(()); // everything is stored in memory
         };
         let failed = |source| Error::Spool {
-            folder: folder.clone(),
+            directory: folder.clone(),
             source,
         };
         let file = match &mut self.file {

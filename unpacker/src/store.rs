@@ -16,11 +16,11 @@
 //! ```
 //! use unpacker::{Limits, Options, Store, store::Budget};
 //!
-//! let folder = tempfile::tempdir()?;
-//! std::fs::write(folder.path().join("csv.yaml"), "kind: ClusterServiceVersion")?;
-//! let (tree, _) = unpacker::open_tree(folder.path(), &Options::default())?;
+//! let directory = tempfile::tempdir()?;
+//! std::fs::write(directory.path().join("csv.yaml"), "kind: ClusterServiceVersion")?;
+//! let (tree, _) = unpacker::open_tree(directory.path(), &Options::default())?;
 //!
-//! let store = Store::open(&folder.path().join("store"), Budget { disk: 1 << 30, memory: 64 << 20 })?;
+//! let store = Store::open(&directory.path().join("store"), Budget { disk: 1 << 30, memory: 64 << 20 })?;
 //! let stored = store.put(&tree)?;
 //! let content = store.get(&stored.digest, &Limits::default())?;
 //! assert_eq!(content.read("csv.yaml").unwrap(), "kind: ClusterServiceVersion");
@@ -39,7 +39,7 @@ mod single_flight;
 mod source_index;
 mod source_key;
 mod stats;
-mod usage;
+mod usage_file;
 mod writer;
 
 use std::{
@@ -110,9 +110,9 @@ impl Store {
     /// # Errors
     /// Returns an error if the directory cannot be written or locked, is not a directory, or contains files of
     /// another program.
-    pub fn open(folder: &Path, budget: Budget) -> Result<Self> {
+    pub fn open(dir: &Path, budget: Budget) -> Result<Self> {
         let inner = Inner {
-            disk: Disk::open(folder, budget.disk)?,
+            disk: Disk::open(dir, budget.disk)?,
             memory: MemoryCache::new(budget.memory),
             holds: Holds::default(),
             reads: SingleFlight::default(),
@@ -125,7 +125,7 @@ impl Store {
     }
 
     /// Returns the directory of the store. Other programs may have their own directories next to those of the store.
-    pub fn folder(&self) -> &Path {
+    pub fn dir(&self) -> &Path {
         &self.inner.disk.root
     }
 

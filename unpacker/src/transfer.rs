@@ -38,13 +38,13 @@
 //! the body is still being sent, so the sender must read it concurrently.
 //!
 //! ```
-//! use unpacker::{Digest, transfer::Claims};
+//! use unpacker::{Digest, transfer::DeclaredUpload};
 //!
-//! let claims = Claims { body: Some(Digest::of(b"")), content: None, size: Some(1024) };
+//! let claims = DeclaredUpload { body: Some(Digest::sha256(b"")), content: None, size: Some(1024) };
 //! let headers = claims.to_headers();
 //! assert_eq!(headers["content-digest"], "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:");
-//! assert_eq!(Claims::read(&headers)?, claims);
-//! # Ok::<(), unpacker::transfer::BadClaim>(())
+//! assert_eq!(DeclaredUpload::read(&headers)?, claims);
+//! # Ok::<(), unpacker::transfer::InvalidHeader>(())
 //! ```
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
@@ -207,7 +207,7 @@ fn body_digest(field: &str) -> Result<Option<Digest>, InvalidHeader> {
         (Some(bytes), None) => Ok(Some(bytes.into())),
         _ => invalid(
             &BODY_DIGEST,
-            "is not sha-256=:, 32 bytes in base64, and a colon",
+            "does not have the form sha-256=:<32 bytes in base64>:",
         ),
     }
 }

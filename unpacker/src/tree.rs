@@ -3,9 +3,9 @@
 //! ```
 //! use unpacker::{Options, Tree};
 //!
-//! let folder = tempfile::tempdir()?;
-//! std::fs::write(folder.path().join("csv.yaml"), "kind: ClusterServiceVersion")?;
-//! let (tree, _) = unpacker::open_tree(folder.path(), &Options::default())?;
+//! let directory = tempfile::tempdir()?;
+//! std::fs::write(directory.path().join("csv.yaml"), "kind: ClusterServiceVersion")?;
+//! let (tree, _) = unpacker::open_tree(directory.path(), &Options::default())?;
 //! let files: Vec<_> = tree.files().map(|(path, file)| (path, file.size)).collect();
 //! assert_eq!(files, [("csv.yaml", 27)]);
 //! let digest = tree.write_tar(std::io::sink())?;
@@ -210,7 +210,7 @@ pub(crate) fn top_folder<T>(files: &PathMap<T>) -> Option<String> {
         |at: &str| ["manifests", "metadata"].map(|name| files.has_folder(&format!("{at}{name}")));
     let (path, _) = files.iter().next()?;
     let (top, _) = path.split_once('/')?;
-    let is_only_dir = files.folder(top).count() == files.len();
+    let is_only_dir = files.dir(top).count() == files.len();
     let is_top_folder = is_only_dir
         && is_bundle("") == [false, false]
         && is_bundle(&format!("{top}/")) != [false, false];

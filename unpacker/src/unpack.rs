@@ -10,12 +10,12 @@
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let folder = tempfile::tempdir()?;
-//! # let bundle = folder.path().join("bundle");
+//! # let directory = tempfile::tempdir()?;
+//! # let bundle = directory.path().join("bundle");
 //! # std::fs::create_dir_all(bundle.join("manifests"))?;
 //! # std::fs::write(bundle.join("manifests/csv.yaml"), "kind: ClusterServiceVersion")?;
 //! # let bundle = bundle.display();
-//! let store = Store::open(&folder.path().join("store"), Budget { disk: 1 << 30, memory: 64 << 20 })?;
+//! let store = Store::open(&directory.path().join("store"), Budget { disk: 1 << 30, memory: 64 << 20 })?;
 //! let source = Source::parse(&format!("{bundle}"), |_| false)?;
 //! let options = Options::default();
 //! let pinned = unpacker::unpack(&store, &source, &Access::default(), &options, &Progress::default()).await?;

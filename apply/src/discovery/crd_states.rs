@@ -52,19 +52,19 @@ impl CrdStates {
         let mut index = self.index();
         match event {
             Event::Init => index.listing.clear(),
-            Event::InitApply(definition) => {
-                let state = CrdState::from_crd(definition);
-                index.listing.insert(definition.name_any(), state);
+            Event::InitApply(crd) => {
+                let state = CrdState::from_crd(crd);
+                index.listing.insert(crd.name_any(), state);
             }
             Event::InitDone => index.latest = Some(std::mem::take(&mut index.listing)),
-            Event::Apply(definition) => {
-                let state = CrdState::from_crd(definition);
+            Event::Apply(crd) => {
+                let state = CrdState::from_crd(crd);
                 let latest = index.latest.get_or_insert_default();
-                latest.insert(definition.name_any(), state);
+                latest.insert(crd.name_any(), state);
             }
-            Event::Delete(definition) => {
+            Event::Delete(crd) => {
                 let latest = index.latest.get_or_insert_default();
-                latest.remove(&definition.name_any());
+                latest.remove(&crd.name_any());
             }
         }
         drop(index);
@@ -79,12 +79,12 @@ impl CrdStates {
 // === impl CrdState ===
 
 impl CrdState {
-    pub(crate) fn from_crd(definition: &PartialCrd) -> Self {
-        let status = definition.status.as_ref();
+    pub(crate) fn from_crd(crd: &PartialCrd) -> Self {
+        let status = crd.status.as_ref();
         let names = status.and_then(|status| status.condition("NamesAccepted"));
-        let version = definition.metadata.resource_version.as_deref();
+        let version = crd.metadata.resource_version.as_deref();
         Self {
-            uid: definition.uid().unwrap_or_default(),
+            uid: crd.uid().unwrap_or_default(),
             version: version.and_then(|text| text.parse().ok()).unwrap_or(0),
             established: status.is_some_and(|status| status.is("Established")),
             names_not_accepted: names

@@ -67,18 +67,16 @@ pub(super) async fn all(kinds: &Discovery) {
         kind: "APIService".to_owned(),
         plural: "apiservices".to_owned(),
     };
-    let definitions = crd::resource();
+    let crds = crd::resource();
     futures::join!(
-        follow(kinds, &definitions, from_crd, |event| kinds
-            .crds
-            .record(event)),
+        follow(kinds, &crds, from_crd, |event| kinds.crds.record(event)),
         follow(kinds, &services, from_api_service, |_| {}),
     );
 }
 
-fn from_crd(definition: &PartialCrd) -> Served {
-    let spec = &definition.spec;
-    let established = definition
+fn from_crd(crd: &PartialCrd) -> Served {
+    let spec = &crd.spec;
+    let established = crd
         .status
         .as_ref()
         .is_some_and(|status| status.is("Established"));

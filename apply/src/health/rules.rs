@@ -122,7 +122,7 @@ fn stateful_set(object: &Value, _: &Conditions<'_>) -> Health {
     if revision("currentRevision") == revision("updateRevision") {
         Health::Current
     } else {
-        Health::progress("some replicas are not of the latest revision")
+        Health::progress("some replicas do not have the latest revision")
     }
 }
 

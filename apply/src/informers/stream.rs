@@ -38,7 +38,7 @@ pub(super) async fn run(shared: Weak<Shared>, scope: Arc<Scope>, retry: Arc<Noti
         shared,
         scope,
         retry,
-        pauses: WatchBackoff::default(),
+        backoff: WatchBackoff::default(),
     };
     while watch.list_and_watch().await.is_some() {}
 }
@@ -47,7 +47,7 @@ struct Watch {
     shared: Weak<Shared>,
     scope: Arc<Scope>,
     retry: Arc<Notify>,
-    pauses: WatchBackoff,
+    backoff: WatchBackoff,
 }
 
 /// Reason of a failed watch.
@@ -159,7 +159,7 @@ impl Watch {
                     continue;
                 }
                 Event::InitDone => {
-                    self.pauses = WatchBackoff::default();
+                    self.backoff = WatchBackoff::default();
                     cache.listed(&self.scope, listing.take().unwrap_or_default())
                 }
                 Event::Apply(object) => cache.seen(&self.scope, read(object)),
@@ -174,10 +174,10 @@ impl Watch {
     async fn back_off(&mut self, failure: Failure, is_listing: bool) -> Option<Next> {
         let refused = failure.is_refusal();
         if is_listing {
-            self.pauses.continue_row(Instant::now());
+            self.backoff.continue_row(Instant::now());
         }
-        let delay = self.pauses.after(refused);
-        let count = self.pauses.count;
+        let delay = self.backoff.after(refused);
+        let count = self.backoff.count;
         let is_reported = refused || count >= REPORT_AFTER_FAILURES;
         tracing::debug!(scope = %self.scope, error = failure.message, count, "watch failed");
         if is_reported {

@@ -361,7 +361,7 @@ fn decide(
         _ if is_adopted => OwnershipDecision::Allowed,
         // Every namespace has this account, and other clients may have granted it permissions that they need.
         ObjectOwner::None if is_default_account(step) => OwnershipDecision::Shared(format!(
-            "already exists, as in every namespace, and is used unchanged; {adoption}"
+            "exists in every namespace and is used unchanged; {adoption}"
         )),
         ObjectOwner::None => OwnershipDecision::Conflict(format!(
             "already exists and is not managed by a BundleInstance: {adoption}"

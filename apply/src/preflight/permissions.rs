@@ -159,31 +159,32 @@ pub(super) async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
     let held_in = |scope| held.get(&scope).unwrap_or(&no_rules);
 
     let mut missing: BTreeMap<Scope<'_>, BTreeSet<Permission<'_>>> = BTreeMap::new();
-    for (scope, rights) in &needed {
-        let rights = rbac::missing(rights.iter().copied(), held_in(*scope));
-        missing.insert(*scope, rights);
+    for (scope, permissions) in &needed {
+        let permissions = rbac::missing(permissions.iter().copied(), held_in(*scope));
+        missing.insert(*scope, permissions);
     }
     remove_allowed(input, &mut missing).await?;
     let mut budget = MAX_RULES;
     let mut lacking = Vec::new();
     for grant in &grants {
-        if let Some(rights) = expand(&grant.rules, &mut budget) {
-            lacking.push((grant, rbac::missing(rights, held_in(grant.scope))));
+        if let Some(permissions) = expand(&grant.rules, &mut budget) {
+            lacking.push((grant, rbac::missing(permissions, held_in(grant.scope))));
         } else {
             findings.warnings.push(Finding {
                 check: Check::Rights,
                 message: format!(
-                    "{} grants too many permissions to compare them with those of the account; the API server decides",
+                    "{} grants too many permissions to compare them with those of the account; the API server checks \
+                     them when they are applied",
                     grant.identity
                 ),
             });
         }
     }
-    lacking.retain(|(_, rights)| !rights.is_empty());
-    for (scope, rights) in without_escalation(input, lacking).await? {
-        missing.entry(scope).or_default().extend(rights);
+    lacking.retain(|(_, permissions)| !permissions.is_empty());
+    for (scope, permissions) in without_escalation(input, lacking).await? {
+        missing.entry(scope).or_default().extend(permissions);
     }
-    if missing.values().any(|rights| !rights.is_empty()) {
+    if missing.values().any(|permissions| !permissions.is_empty()) {
         findings.problems.push(Finding {
             check: Check::Rights,
             message: manifest::format_manifest(
@@ -233,13 +234,17 @@ async fn remove_allowed(
 ) -> Result<(), kube::Error> {
     let questions: BTreeSet<(Scope<'_>, Permission<'_>)> = missing
         .iter()
-        .flat_map(|(scope, rights)| rights.iter().map(|right| (*scope, right.of_any_name())))
+        .flat_map(|(scope, permissions)| {
+            permissions
+                .iter()
+                .map(|permission| (*scope, permission.of_any_name()))
+        })
         .collect();
     let requests: Vec<_> = questions
         .into_iter()
-        .map(|(scope, right)| async move {
-            let is_allowed = is_allowed(input.client, right.attributes(scope)).await?;
-            Ok::<_, kube::Error>(is_allowed.then_some((scope, right)))
+        .map(|(scope, permission)| async move {
+            let is_allowed = is_allowed(input.client, permission.attributes(scope)).await?;
+            Ok::<_, kube::Error>(is_allowed.then_some((scope, permission)))
         })
         .collect();
     let allowed: BTreeSet<(Scope<'_>, Permission<'_>)> = stream::iter(requests)
@@ -247,8 +252,8 @@ async fn remove_allowed(
         .try_filter_map(|answer| std::future::ready(Ok(answer)))
         .try_collect()
         .await?;
-    for (scope, rights) in missing {
-        rights.retain(|right| !allowed.contains(&(*scope, right.of_any_name())));
+    for (scope, permissions) in missing {
+        permissions.retain(|permission| !allowed.contains(&(*scope, permission.of_any_name())));
     }
     Ok(())
 }
@@ -259,9 +264,9 @@ async fn without_escalation<'a>(
     lacking: Vec<(&Grant<'a>, BTreeSet<Permission<'a>>)>,
 ) -> Result<Vec<(Scope<'a>, BTreeSet<Permission<'a>>)>, kube::Error> {
     stream::iter(lacking)
-        .map(|(grant, rights)| async move {
+        .map(|(grant, permissions)| async move {
             let is_free = is_allowed(input.client, grant.escalation.clone()).await?;
-            Ok::<_, kube::Error>((!is_free).then_some((grant.scope, rights)))
+            Ok::<_, kube::Error>((!is_free).then_some((grant.scope, permissions)))
         })
         .buffer_unordered(input.concurrency.max(1))
         .boxed() // without boxing, the compiler cannot prove that it is Send

@@ -14,15 +14,12 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{PruneOutcome, Pruner};
-use crate::{
-    discovery::{ApiKind, crd::PartialCrd},
-    plan::{DefinitionPolicy, is_annotated_keep},
-    ssa::{
-        ApplyFailure, failure,
-        object::ObjectMetadata,
-        request::{ApiError, ResourcePath, collection, send},
-    },
-};
+use crate::discovery::ApiKind;
+use crate::discovery::crd::PartialCrd;
+use crate::plan::{DefinitionPolicy, is_annotated_keep};
+use crate::ssa::apply_object::ObjectMetadata;
+use crate::ssa::request::{ApiError, ResourcePath, collection, send};
+use crate::ssa::{ApplyFailure, failure};
 
 /// Maximum number of custom resources in a message.
 const MAX_NAMED: usize = 5;
@@ -70,7 +67,7 @@ impl Pruner<'_> {
                 // deleted with the bundle.
                 Err(ApiError::Status(status)) if failure::is_conversion(&status) => {
                     let reason = format!(
-                        "custom resources are left but cannot be read: {}; repair the conversion webhook of \
+                        "failed to read the remaining custom resources: {}; repair the conversion webhook of \
                          spec.conversion, then delete the custom resources and the CRD",
                         truncate(&status.message, 1024)
                     );

@@ -5,11 +5,9 @@ use manifests::{api::labels, object::text};
 use serde_json::{Value, json};
 
 use super::{PruneOutcome, Pruner, is_referred_to};
-use crate::ssa::{
-    MANAGER,
-    object::ObjectMetadata,
-    request::{ApiError, ResourcePath, send},
-};
+use crate::ssa::MANAGER;
+use crate::ssa::apply_object::ObjectMetadata;
+use crate::ssa::request::{ApiError, ResourcePath, send};
 
 impl Pruner<'_> {
     /// Removes the owner's labels and reference from an object. The remaining annotation lets an instance of the same name

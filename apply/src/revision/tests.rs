@@ -106,7 +106,7 @@ fn malformed_record_is_rejected() {
         first(1) + "\n" => "unexpected end";
         first(usize::MAX) + "\n{}\n" => "invalid revision record";
         first(1) + "\n[]\n" => "invalid revision record";
-        r#"{"format":2,"rows":[]}"#.to_owned() => "newer than this provisioner supports";
+        r#"{"format":2,"rows":[]}"#.to_owned() => "requires a newer version of rukpak";
     ] {
         let stream = compressed(&text);
         let refused = decode::<Value>(&stream, &checksum(&stream), 3, "uid").unwrap_err();

@@ -12,10 +12,10 @@ use manifests::{
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::request::{ApiError, ResourcePath, retry_delay, send};
 use super::{
-    AppliedObject, Applier, ApplyFailure, Conflict, FailureKind, Immutable, MANAGER, conflict,
-    failure,
-    request::{ApiError, ResourcePath, retry_delay, send},
+    AppliedObject, Applier, ApplyFailure, Conflict, FailureKind, Immutable, MANAGER,
+    conflict_response, failure,
 };
 use crate::{
     managed_fields::Fingerprint,
@@ -129,7 +129,7 @@ impl Applier<'_> {
             Err(error) => error,
         };
         let conflicts = match &error {
-            ApiError::Status(status) => conflict::parse_conflicts(status),
+            ApiError::Status(status) => conflict_response::parse_conflicts(status),
             _ => Vec::new(),
         };
         if conflicts.is_empty() {
@@ -137,9 +137,10 @@ impl Applier<'_> {
         }
         let mut object = step.object.value().clone();
         let (yielded, mut taken): (Vec<_>, Vec<_>) = conflicts.into_iter().partition(|conflict| {
-            conflict.subresource == "scale" && conflict::remove(&mut object, &conflict.field)
+            conflict.subresource == "scale"
+                && conflict_response::remove(&mut object, &conflict.field)
         });
-        taken.retain(|conflict| !conflict::is_ours(conflict));
+        taken.retain(|conflict| !conflict_response::is_ours(conflict));
         let response = self.patch(&path, step, &object, true, dry_run).await?;
         Ok((response, taken, yielded))
     }
@@ -168,7 +169,7 @@ impl Applier<'_> {
             };
             let is_transient = match &error {
                 ApiError::Status(status) if status.code == 409 => {
-                    conflict::parse_conflicts(status).is_empty()
+                    conflict_response::parse_conflicts(status).is_empty()
                 }
                 // One of several API servers may observe a CRD later than the one that reported it as served.
                 ApiError::Status(status) if status.code == 404 => {

@@ -47,10 +47,10 @@ impl Applier<'_> {
     /// Waits until CRDs are Established, and returns the failures.
     pub(super) async fn wait_until_established(
         &self,
-        definitions: &[AppliedCrd<'_>],
+        crds: &[AppliedCrd<'_>],
     ) -> Vec<ApplyFailure> {
         let deadline = Instant::now() + ESTABLISH_TIMEOUT;
-        let all: Vec<&AppliedCrd<'_>> = definitions.iter().collect();
+        let all: Vec<&AppliedCrd<'_>> = crds.iter().collect();
         self.for_each_bounded(&all, |applied_crd| self.wait_for_crd(applied_crd, deadline))
             .await
             .into_iter()
@@ -65,11 +65,11 @@ impl Applier<'_> {
         deadline: Instant,
     ) -> Result<(), ApplyFailure> {
         let identity = applied_crd.step.object.identity();
-        let mut changes = self.kinds.definitions();
+        let mut changes = self.kinds.crds();
         let mut schedule = PollSchedule::new(changes.as_ref());
         let mut condition_message = None;
         loop {
-            let state = self.kinds.definition(&identity.name);
+            let state = self.kinds.crd(&identity.name);
             let mut state = state.filter(|state| applied_crd.is_same_object(state));
             let is_decided =
                 |state: &CrdState| state.established || state.names_not_accepted.is_some();
@@ -126,10 +126,10 @@ impl Applier<'_> {
 
     /// Waits until discovery shows all kinds and versions of Established CRDs, which follow the condition with a delay.
     /// This is only necessary before custom resources of the same bundle are applied.
-    pub(super) async fn wait_until_served(&self, definitions: &[&ApplyStep]) -> Vec<ApplyFailure> {
+    pub(super) async fn wait_until_served(&self, crds: &[&ApplyStep]) -> Vec<ApplyFailure> {
         let deadline = Instant::now() + ESTABLISH_TIMEOUT;
         let mut missing: HashMap<GroupVersionKind, Identity> = HashMap::new();
-        for step in definitions {
+        for step in crds {
             let spec = step.object.value().get("spec");
             let Some(spec) = spec.and_then(|spec| Spec::deserialize(spec).ok()) else {
                 continue;
@@ -140,7 +140,7 @@ impl Applier<'_> {
             }
         }
         let groups: BTreeSet<String> = missing.keys().map(|kind| kind.group.clone()).collect();
-        let is_watched = self.kinds.definitions().is_some();
+        let is_watched = self.kinds.crds().is_some();
         let mut changes = is_watched.then(|| self.kinds.changes());
         let mut schedule = PollSchedule::new(changes.as_ref());
         let mut problem = String::new();

@@ -42,11 +42,9 @@ use tokio::time::{Instant, sleep};
 
 pub use self::existing::{JobState, Obstacle};
 use self::existing::{job, obstacle, without_allocations};
-use super::{
-    AppliedObject, Applier, ApplyFailure, FailureKind, MANAGER, failure,
-    object::{DryRun, ObjectMetadata, Rejection, is_owned},
-    request::{ApiError, ResourcePath, retry_delay, send},
-};
+use super::apply_object::{DryRun, ObjectMetadata, Rejection, is_owned};
+use super::request::{ApiError, ResourcePath, retry_delay, send};
+use super::{AppliedObject, Applier, ApplyFailure, FailureKind, MANAGER, failure};
 use crate::{
     first_few,
     plan::{ApplyStep, InstanceOwner},

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
-use super::object::ObjectMetadata;
+use super::apply_object::ObjectMetadata;
 use crate::discovery::ApiKind;
 
 /// Timeout of a request, including the client's own retries of 429, 503 and 504. Webhooks may take half a minute.
@@ -56,7 +56,7 @@ impl ResourcePath {
         names::path_segment(&identity.name).map_err(ApiError::Name)?;
         if kind.namespaced {
             names::path_segment(&identity.namespace).map_err(|_| {
-                ApiError::Name("is invalid because the object is not in a namespace")
+                ApiError::Name("is invalid because objects of this kind require a valid namespace")
             })?;
         }
         let namespace = names::percent_encoded(&identity.namespace);

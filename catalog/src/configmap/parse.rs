@@ -216,7 +216,7 @@ impl Reader {
             if self.entries > MAX_ENTRIES {
                 return Err(Error::TooLarge {
                     limit: MAX_ENTRIES as u64,
-                    unit: "entries of channels",
+                    unit: "channel entries",
                 });
             }
             channels.insert(channel, entries);

@@ -234,25 +234,25 @@ impl FileSource for Folder {
 
 #[test]
 fn mounted_config_map_is_read_like_its_object() {
-    let mut folder = Folder(three());
-    let mounted = |folder: &Folder| ConfigMap::mounted(folder, &Limits::default());
-    folder.0.insert("readme".to_owned(), "no matter".to_owned());
-    let map = mounted(&folder).unwrap();
+    let mut dir = Folder(three());
+    let mounted = |dir: &Folder| ConfigMap::mounted(dir, &Limits::default());
+    dir.0.insert("readme".to_owned(), "no matter".to_owned());
+    let map = mounted(&dir).unwrap();
     assert_eq!(map.unwrap().paths(), ["lost.json", "tide.json"]);
-    folder.0.insert(PACKAGES.to_owned(), "7".to_owned());
-    has(mounted(&folder).unwrap_err(), "not a list");
-    folder.0.remove(PACKAGES);
-    assert!(mounted(&folder).unwrap().is_none());
+    dir.0.insert(PACKAGES.to_owned(), "7".to_owned());
+    has(mounted(&dir).unwrap_err(), "not a list");
+    dir.0.remove(PACKAGES);
+    assert!(mounted(&dir).unwrap().is_none());
 }
 
 /// Truncated content could be read as a smaller catalog.
 #[test]
 fn truncated_key_is_an_error() {
-    let folder = Folder(three());
-    let longest = folder.0.values().map(String::len).max().unwrap();
+    let dir = Folder(three());
+    let longest = dir.0.values().map(String::len).max().unwrap();
     let limits = |document| with!(Limits, document);
-    assert!(ConfigMap::mounted(&folder, &limits(longest)).is_ok());
-    let error = ConfigMap::mounted(&folder, &limits(longest - 1)).unwrap_err();
+    assert!(ConfigMap::mounted(&dir, &limits(longest)).is_ok());
+    let error = ConfigMap::mounted(&dir, &limits(longest - 1)).unwrap_err();
     let part = format!("more than {} bytes in one key", longest - 1);
     has(error, &part);
 }

@@ -211,14 +211,14 @@ fn exceeded_limits_are_reported() {
 
 #[test]
 fn irregular_file_is_reported_without_blocking() {
-    let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink("/dev/zero", folder.path().join("zero")).unwrap();
-    std::os::unix::fs::symlink("nowhere", folder.path().join("dangling")).unwrap();
-    std::fs::write(folder.path().join("x"), "{\"schema\":\"s\"}").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/zero", dir.path().join("zero")).unwrap();
+    std::os::unix::fs::symlink("nowhere", dir.path().join("dangling")).unwrap();
+    std::fs::write(dir.path().join("x"), "{\"schema\":\"s\"}").unwrap();
     let describe = |meta: Result<Meta<'_>, ReadError>| {
         meta.map_or_else(|fault| fault.to_string(), |meta| meta.schema.into_owned())
     };
-    let results = collect(Source::Folder(folder.path()), &Limits::default(), describe).unwrap();
+    let results = collect(Source::Directory(dir.path()), &Limits::default(), describe).unwrap();
     starts(&results[0], "dangling:1: cannot be opened");
     assert_eq!(results[1], "s");
     assert!(results[2].contains("not a regular file"), "{results:?}");

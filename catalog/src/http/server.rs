@@ -85,7 +85,7 @@ pub async fn serve(listener: TcpListener, shelf: ContentStore, stop: impl Future
                 }
             };
             if let Err(error) = outcome {
-                debug!(%error, "a connection broke");
+                debug!(%error, "a connection failed");
             }
         });
     }

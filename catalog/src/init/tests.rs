@@ -41,7 +41,7 @@ fn texts_do_not_inject_dockerfile_instructions() {
     let labels = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
     let none = BTreeMap::new();
     let good = Dockerfile {
-        folder: "catalog",
+        dir: "catalog",
         base: SCRATCH,
         builder: OPM,
         labels: &labels("a", "b c 'd'"),
@@ -50,9 +50,9 @@ fn texts_do_not_inject_dockerfile_instructions() {
     let end = "=/configs\nLABEL \"a\"=\"b c 'd'\"\n";
     assert!(text.ends_with(end), "{text}");
     assert!(!text.contains("ENTRYPOINT"), "{text}");
-    for folder in ["", "a b", "a\nRUN x", "a*", "$HOME", "-f", "a\"b"] {
-        let bad = with!(Dockerfile, folder; ..good.clone());
-        assert!(matches!(bad.text(), Err(Error::Folder(_))), "{folder:?}");
+    for dir in ["", "a b", "a\nRUN x", "a*", "$HOME", "-f", "a\"b"] {
+        let bad = with!(Dockerfile, dir; ..good.clone());
+        assert!(matches!(bad.text(), Err(Error::Directory(_))), "{dir:?}");
     }
     for image in ["", "a b", "x as y", "a\nRUN x", "--platform=x y", "$X"] {
         for (base, builder) in [(image, OPM), (OPM, image)] {

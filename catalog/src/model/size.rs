@@ -11,12 +11,12 @@ pub const MAX_BYTES: usize = 64 << 20;
 
 /// Returns the message for a package with too many bundles.
 pub(crate) fn exceeds_bundle_limit(limit: usize) -> String {
-    format!("it has more than {limit} bundles")
+    format!("the package has more than {limit} bundles")
 }
 
 /// Returns the message for a package that is too large.
 pub(crate) fn exceeds_size_limit(limit: usize) -> String {
-    format!("its bundles and edges exceed {limit} bytes")
+    format!("the bundles and edges of the package exceed {limit} bytes")
 }
 
 // === impl Package ===

@@ -75,7 +75,7 @@ pub(super) fn check(text: &str) -> Result<(), String> {
     let length = text.chars().count();
     if length > MAX_LENGTH {
         return Err(format!(
-            "the CEL expression has {length} characters, and {MAX_LENGTH} are the most"
+            "the CEL expression has {length} characters, more than the limit of {MAX_LENGTH}"
         ));
     }
     let mut checker = TypeChecker {

@@ -133,11 +133,11 @@ impl Client {
     /// Checks that the connection is not broken.
     ///
     /// # Errors
-    /// Returns [`Error::Broken`] if the connection is broken.
+    /// Returns [`Error::Disconnected`] if the connection is broken.
     pub fn check_connected(&self, rpc: &'static str) -> Result<()> {
         match self.disconnected.has_changed() {
             Ok(_) => Ok(()),
-            Err(_) => Err(self.broken(rpc, "the server has ended".to_owned())),
+            Err(_) => Err(self.broken(rpc, "the server closed the connection".to_owned())),
         }
     }
 

@@ -257,7 +257,7 @@ fn blob(meta: &Meta<'_>) -> Result<Vec<u8>, String> {
         if !is_plain(name) && !is_absent {
             let name = name.chars().take(100).collect::<String>();
             return Err(format!(
-                "{location}: invalid custom schema meta: {field} {name:?} has other characters than letters, digits, \".\", \"_\" and \"-\""
+                "{location}: invalid custom schema meta: {field} {name:?} contains characters other than letters, digits, \".\", \"_\" and \"-\""
             ));
         }
     }

@@ -153,7 +153,7 @@ fn fill(bundle: &mut Bundle, package: &str, response: proto::Bundle) {
     bundle.is_deprecated = facts.is_deprecated;
     if bundle.image.is_empty() {
         bundle.invalid_properties =
-            Some("it is not in an image but in the catalog itself".to_owned());
+            Some("the content is stored in the catalog, not in an image".to_owned());
     }
 }
 

@@ -79,7 +79,7 @@ pub(super) fn replacing<'a>(
 }
 
 /// Returns every bundle that replaces or skips another one, with the replaced name.
-pub(super) fn all_replacing(index: &Index, name: &str) -> Result<Vec<ChannelEntry>> {
+pub(super) fn replacing_entries(index: &Index, name: &str) -> Result<Vec<ChannelEntry>> {
     let following = index
         .entries()
         .filter(|entry| entry.replaces_or_skips(name));
@@ -96,7 +96,7 @@ pub(super) fn all_replacing(index: &Index, name: &str) -> Result<Vec<ChannelEntr
 
 /// Returns every bundle that provides an API: one entry for the bundle that it replaces, and one for each other bundle
 /// that it skips.
-pub(super) fn all_providing(index: &Index, api: [&str; 3]) -> Result<Vec<ChannelEntry>> {
+pub(super) fn providing_entries(index: &Index, api: [&str; 3]) -> Result<Vec<ChannelEntry>> {
     let provided = providing(index, api, index.entries());
     let entries = provided.flat_map(|entry| edges(entry, |_| true)).collect();
     or_not_found(entries, api)

@@ -158,7 +158,7 @@ impl Service {
                 timeout(SHUTDOWN_GRACE, service).await.unwrap_or_else(|_| {
                     warn!(
                         seconds = SHUTDOWN_GRACE.as_secs(),
-                        "requests were still being answered"
+                        "some requests did not finish before the shutdown"
                     );
                     Ok(())
                 })
@@ -249,7 +249,7 @@ impl Health for HealthService {
         &self,
         _: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        Err(Status::unimplemented("health cannot be watched; use Check"))
+        Err(Status::unimplemented("Watch is not supported; use Check"))
     }
 }
 
@@ -292,11 +292,11 @@ mod tests {
 
     /// Returns a service with an empty catalog.
     fn service() -> Service {
-        let folder = tempfile::tempdir().unwrap();
-        let (catalog, cache) = (folder.path().join("catalog"), folder.path().join("cache"));
+        let dir = tempfile::tempdir().unwrap();
+        let (catalog, cache) = (dir.path().join("catalog"), dir.path().join("cache"));
         fs::create_dir(&catalog).unwrap();
         let cache = Cache::open(&cache).unwrap();
-        let store = cache.load_or_build(Source::Folder(&catalog), &Limits::default());
+        let store = cache.load_or_build(Source::Directory(&catalog), &Limits::default());
         Service::new(Arc::new(store.unwrap().0)).unwrap()
     }
 

@@ -33,7 +33,7 @@ pub enum Error {
     Build(#[source] cache::Error),
     /// The temporary directory cannot be created.
     #[error("failed to load or rebuild cache")]
-    Folder(#[source] io::Error),
+    Directory(#[source] io::Error),
 }
 
 /// Opens the store of a catalog in a cache directory. Without `cache`, the store is a file without a name in the
@@ -64,7 +64,7 @@ pub fn open(
     let directory = tempfile::Builder::new()
         .prefix("rukpak-serve-cache-")
         .tempdir()
-        .map_err(Error::Folder)?;
+        .map_err(Error::Directory)?;
     build(directory.path()).map_err(Error::Build)
 }
 

@@ -154,8 +154,8 @@ mod tests {
 
     #[test]
     fn mounted_config_map_is_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let map = folder.path().join("part-0");
+        let dir = tempfile::tempdir().unwrap();
+        let map = dir.path().join("part-0");
         fs::create_dir_all(map.join("..2026_11_22")).unwrap();
         symlink("..2026_11_22", map.join("..data")).unwrap();
         for (name, bytes) in ::tests::rows![
@@ -170,15 +170,15 @@ mod tests {
         }
         // Two streams in one file are concatenated.
         let both = [gzip(b"schema: x\n"), gzip(b"name: e\n")].concat();
-        fs::write(folder.path().join("e.yml.gz"), both).unwrap();
+        fs::write(dir.path().join("e.yml.gz"), both).unwrap();
         let expected = "e.yml.gz e, part-0/a.yaml.gz a1, part-0/a.yaml.gz a2, part-0/b.json.gz b, part-0/c.yaml c";
-        assert_eq!(names(folder.path()).join(", "), expected);
+        assert_eq!(names(dir.path()).join(", "), expected);
     }
 
     #[test]
     fn damaged_or_oversized_gzip_is_rejected() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("a.yaml.gz");
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("a.yaml.gz");
         let bomb = gzip("x".repeat(1 << 20).as_bytes());
         assert!(bomb.len() < 1 << 14, "{}", bomb.len());
         let limits = with!(Limits, total: 1 << 16);
@@ -190,12 +190,9 @@ mod tests {
             b"" => "failed to decompress";
         ] {
             fs::write(&place, bytes).unwrap();
-            has(
-                MountedDir::open(folder.path(), &limits).unwrap_err(),
-                problem,
-            );
+            has(MountedDir::open(dir.path(), &limits).unwrap_err(), problem);
         }
-        let missing = MountedDir::open(&folder.path().join("x"), &limits).unwrap_err();
+        let missing = MountedDir::open(&dir.path().join("x"), &limits).unwrap_err();
         assert!(
             missing.to_string().contains("check that it exists"),
             "{missing}"
@@ -204,11 +201,11 @@ mod tests {
 
     #[test]
     fn file_that_grew_after_the_scan_is_an_error() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("a.yaml.gz");
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("a.yaml.gz");
         let counted = "schema: x\nname: a";
         fs::write(&place, gzip(counted.as_bytes())).unwrap();
-        let mounted = MountedDir::open(folder.path(), &Limits::default()).unwrap();
+        let mounted = MountedDir::open(dir.path(), &Limits::default()).unwrap();
         let read = |text: &mut String| mounted.open("a.yaml.gz").unwrap().read_to_string(text);
         let mut text = String::new();
         read(&mut text).unwrap();

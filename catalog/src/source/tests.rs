@@ -35,7 +35,7 @@ fn every_file_that_is_not_ignored_is_read() {
 #[test]
 fn unreadable_directories_and_patterns_are_named() {
     let limits = Limits::default();
-    let absent = Source::Folder(Path::new("/nonexistent/catalog")).entries(&limits);
+    let absent = Source::Directory(Path::new("/nonexistent/catalog")).entries(&limits);
     has(absent.unwrap_err(), "/nonexistent/catalog");
     let content = content(&[("x/.indexignore", "[z-a]")]);
     let error = Source::Content(&content).entries(&limits).unwrap_err();
@@ -44,13 +44,13 @@ fn unreadable_directories_and_patterns_are_named() {
 
 #[test]
 fn directory_has_the_same_files_within_the_limits() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::create_dir_all(folder.path().join("b/c")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("b/c")).unwrap();
     for path in ["z.yaml", "b/c/1", "b/2", "b.json"] {
-        fs::write(folder.path().join(path), "{}").unwrap();
+        fs::write(dir.path().join(path), "{}").unwrap();
     }
-    std::os::unix::fs::symlink(folder.path().join("z.yaml"), folder.path().join("link")).unwrap();
-    let source = Source::Folder(folder.path());
+    std::os::unix::fs::symlink(dir.path().join("z.yaml"), dir.path().join("link")).unwrap();
+    let source = Source::Directory(dir.path());
     assert_eq!(paths(source), ["b.json", "b/2", "b/c/1", "link", "z.yaml"]);
     for (limits, problem) in [
         (with!(Limits, files: 3), "more than 3 files"),

@@ -135,19 +135,19 @@ fn bundles_are_rendered_as_by_opm() {
 // parity: render-1
 #[test]
 fn images_come_from_the_template() {
-    let folder = bundle(&[("metadata/properties.yaml", PROPERTIES)]);
+    let dir = bundle(&[("metadata/properties.yaml", PROPERTIES)]);
     for template in [
         "quay.io/moon/bundle:v1",
         "quay.io/{{.Package}}/{{ .Name }}:v{{.Version}}",
         "quay.io/moon/operator:v1",
         "quay.io/moon/z:v1",
     ] {
-        assert!(assert_same(&["."], folder.path(), Some(template)));
+        assert!(assert_same(&["."], dir.path(), Some(template)));
     }
     for template in ["{{.Nothing}}", "{{.Name", "{{ len .Name }}{{.Channel}}"] {
         assert!(template.parse::<Template>().is_err());
         let args = ["render", "--alpha-image-ref-template", template, "."];
-        run(folder.path(), &args).unwrap_err();
+        run(dir.path(), &args).unwrap_err();
     }
 }
 
@@ -267,9 +267,9 @@ fn bundles_of_the_corpus_are_rendered_as_by_opm() {
     let mut count = 0;
     for case in corpus.cases() {
         eprintln!("{}", case.bundle);
-        let folder = corpus.bundle(case);
-        let root = folder.parent().unwrap();
-        assert!(folder.join("manifests").is_dir() && folder.join("metadata").is_dir());
+        let dir = corpus.bundle(case);
+        let root = dir.parent().unwrap();
+        assert!(dir.join("manifests").is_dir() && dir.join("metadata").is_dir());
         assert_same_in(&[case.bundle], root, template, "none", Format::Json);
         for format in [Format::Json, Format::Yaml] {
             assert_same_in(&[case.bundle], root, template, "all", format);

@@ -10,8 +10,8 @@ const PACKAGE: &str = "schema: olm.package\nname: a\ndefaultChannel: stable\n";
 
 /// One file each, so that opm reads the documents in a fixed order.
 fn check(text: &str) -> bool {
-    let folder = Folder::new(&[("catalog", text)]);
-    assert_same(&["."], folder.path(), None)
+    let dir = Folder::new(&[("catalog", text)]);
+    assert_same(&["."], dir.path(), None)
 }
 
 // parity: render-6
@@ -107,7 +107,7 @@ fn blobs_are_ordered_by_package_and_class() {
 // parity: render-1
 #[test]
 fn several_references_are_rendered_in_their_order() {
-    let folder = Folder::new(&tests::rows![
+    let dir = Folder::new(&tests::rows![
         "one/a" => PACKAGE;
         "two/a" => "schema: other\npackage: a\nn: 2\n---\nschema: x";
         "three/a" => "schema: other\npackage: a\nn: 3\n---\nschema: yy";
@@ -121,9 +121,9 @@ fn several_references_are_rendered_in_their_order() {
         ["two", "bundle", "two", "bundle"],
     ] {
         let template = Some("quay.io/{{.Name}}");
-        assert!(assert_same(&order, folder.path(), template));
+        assert!(assert_same(&order, dir.path(), template));
     }
-    assert_same(&["empty"], folder.path(), None);
+    assert_same(&["empty"], dir.path(), None);
 }
 
 /// Rendering the output again gives the same output, and both programs accept it.
@@ -142,15 +142,15 @@ fn rendered_output_is_the_same_catalog() {
         - {type: olm.gvk.required, value: {group: g, version: v1, kind: K}}\n---\n\
         schema: olm.deprecations\npackage: a\nentries:\n\
         - {reference: {schema: olm.bundle, name: a.v1}, message: old}\n---\nschema: x\npackage: a\nn: [1.5]\n";
-    let load = |folder: &Folder| {
-        let catalog = catalog::load(Source::Folder(folder.path()), &Limits::default()).unwrap();
+    let load = |dir: &Folder| {
+        let catalog = catalog::load(Source::Directory(dir.path()), &Limits::default()).unwrap();
         assert!(catalog.is_valid(), "{:?}", catalog.findings);
         catalog.packages
     };
     let written = Folder::new(&[("a.yaml", text)]);
     for format in [Format::Json, Format::Yaml] {
-        let render = |folder: &Folder| {
-            let rendered = rukpak_output(&[folder.path().to_owned()], Level::None, None).unwrap();
+        let render = |dir: &Folder| {
+            let rendered = rukpak_output(&[dir.path().to_owned()], Level::None, None).unwrap();
             print(&rendered, format)
         };
         let once = render(&written);

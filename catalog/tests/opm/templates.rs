@@ -119,7 +119,7 @@ impl Fixture {
     /// Renders a template with both programs. The first flag can be its kind.
     fn both(&self, template: &str, flags: &[&str]) -> [Result<String, String>; 2] {
         let text = self.text(template);
-        let folder = Folder::new(&[("t.yaml", &text)]);
+        let dir = Folder::new(&[("t.yaml", &text)]);
         let kind = flags.first().and_then(|arg| arg.parse().ok());
         let after = |flag: &str| {
             let at = flags.iter().position(|arg| *arg == flag);
@@ -131,7 +131,7 @@ impl Fixture {
         args.extend(flags.iter().take(usize::from(kind.is_some())));
         args.push("t.yaml");
         args.extend(flags.iter().skip(usize::from(kind.is_some())));
-        [rukpak, run(folder.path(), &args)]
+        [rukpak, run(dir.path(), &args)]
     }
 
     fn same(&self, template: &str, flags: &[&str]) {

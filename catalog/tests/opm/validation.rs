@@ -21,8 +21,8 @@ use crate::{
 type Files<'a> = &'a [(&'a str, &'a str)];
 
 /// Returns opm's message; `None` if opm accepts the input.
-fn theirs(folder: &Path) -> Option<String> {
-    let output = tests::opm(folder, &["validate", ".", "-o", "json"]);
+fn theirs(dir: &Path) -> Option<String> {
+    let output = tests::opm(dir, &["validate", ".", "-o", "json"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let message = report["error"]["message"].as_str().map(str::to_owned);
     assert_eq!(report["passed"] == true, message.is_none());
@@ -32,9 +32,9 @@ fn theirs(folder: &Path) -> Option<String> {
 /// Asserts that both accept the files, or reject them for the same reason. Returns our findings as `line: message`.
 #[track_caller]
 fn same(row: &str, files: Files<'_>) -> String {
-    let folder = Folder::new(files);
-    let catalog: Catalog = load(Source::Folder(folder.path()), &Limits::default()).unwrap();
-    let (rukpak, theirs) = (catalog.as_opm(), theirs(folder.path()));
+    let dir = Folder::new(files);
+    let catalog: Catalog = load(Source::Directory(dir.path()), &Limits::default()).unwrap();
+    let (rukpak, theirs) = (catalog.as_opm(), theirs(dir.path()));
     let same = match (&rukpak, &theirs) {
         (Some(rukpak), Some(theirs)) => Reason::of(rukpak).is(&Reason::of(theirs)),
         (rukpak, theirs) => rukpak.is_none() && theirs.is_none(),
@@ -46,8 +46,8 @@ fn same(row: &str, files: Files<'_>) -> String {
 /// Asserts that both render a file to the same output, or reject it for the same reason.
 #[track_caller]
 fn same_rendered(text: &str) {
-    let folder = Folder::new(&[("catalog", text)]);
-    assert_same_in(&["."], folder.path(), None, "none", Format::Json);
+    let dir = Folder::new(&[("catalog", text)]);
+    assert_same_in(&["."], dir.path(), None, "none", Format::Json);
 }
 
 fn messages(catalog: &Catalog) -> String {

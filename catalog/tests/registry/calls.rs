@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 use tonic::{Code, Request, transport::Endpoint};
 
-use crate::fixture::{Served, bundle, chained, folder};
+use crate::fixture::{Served, bundle, chained, dir};
 
 /// Number of calls by rpc and status code.
 #[derive(Default)]
@@ -31,10 +31,13 @@ async fn each_call_is_reported_once_with_its_code() {
     let bundles: Vec<_> = (0..40)
         .map(|at| bundle("big", &format!("1.{at}.0"), std::slice::from_ref(&big)))
         .collect();
-    let folder = folder(&[("big.json", &chained("big", "c", &bundles))]);
+    let directory = dir(&[("big.json", &chained("big", "c", &bundles))]);
     let heard = Arc::new(Heard::default());
-    let served =
-        Served::with_calls(folder.path(), Arc::clone(&heard) as Arc<dyn ObserveCalls>).await;
+    let served = Served::with_calls(
+        directory.path(),
+        Arc::clone(&heard) as Arc<dyn ObserveCalls>,
+    )
+    .await;
     let client = served.client().await;
     for _ in 0..3 {
         client.list_packages().await.unwrap();

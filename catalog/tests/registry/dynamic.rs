@@ -19,8 +19,8 @@ pub(crate) struct Dynamic {
 
 impl Dynamic {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/proto");
-        let files = protox::compile(["registry.proto"], [folder]).unwrap();
+        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/proto");
+        let files = protox::compile(["registry.proto"], [dir]).unwrap();
         let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
         Self {
             pool: DescriptorPool::from_file_descriptor_set(files).unwrap(),

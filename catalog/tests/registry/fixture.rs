@@ -87,33 +87,33 @@ pub(crate) fn bundle(package: &str, version: &str, properties: &[Value]) -> Valu
 
 /// Returns a directory with both packages.
 pub(crate) fn both() -> TempDir {
-    folder(&[
+    dir(&[
         ("anchor/catalog.json", &anchor()),
         ("buoy/catalog.json", &buoy()),
     ])
 }
 
 /// Returns a directory with these files.
-pub(crate) fn folder(files: &[(&str, &[Value])]) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+pub(crate) fn dir(files: &[(&str, &[Value])]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
     for (name, metas) in files {
-        write(folder.path(), name, metas);
+        write(dir.path(), name, metas);
     }
-    folder
+    dir
 }
 
-pub(crate) fn write(folder: &Path, name: &str, metas: &[Value]) {
+pub(crate) fn write(dir: &Path, name: &str, metas: &[Value]) {
     let text = list(metas, |meta| format!("{meta:#}\n"));
-    tests::write(folder, name, text);
+    tests::write(dir, name, text);
 }
 
 pub(crate) fn build(catalog: &Path) -> (Store, TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let cache = Cache::open(folder.path()).unwrap();
-    let built = cache.load_or_build(Source::Folder(catalog), &Limits::default());
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let built = cache.load_or_build(Source::Directory(catalog), &Limits::default());
     let (store, is_new) = built.unwrap();
     assert!(is_new);
-    (store, folder)
+    (store, dir)
 }
 
 /// A served catalog.

@@ -20,7 +20,7 @@ use tonic::Status;
 
 use crate::{
     dynamic::Dynamic,
-    fixture::{Served, anchor, both, bundle, buoy, chained, folder},
+    fixture::{Served, anchor, both, bundle, buoy, chained, dir},
     suspicion::connect,
 };
 
@@ -216,13 +216,13 @@ async fn packages_of_opm_equal_those_of_its_catalog() {
             {"reference": {"schema": "olm.bundle", "name": "raft.v1.0.0"}, "message": "it leaks"},
         ]}),
     );
-    let catalog = folder(&[("raft", &raft)]);
+    let catalog = dir(&[("raft", &raft)]);
     let opm = Opm::start(catalog.path()).await;
     let client = connect(opm.address, ClientLimits::default()).await;
     assert_eq!(client.list_packages().await.unwrap(), ["raft"]);
     let requested = ["raft".to_owned()].into();
     let served = packages(&client, &requested).await.unwrap();
-    let read = load(Source::Folder(catalog.path()), &Limits::default()).unwrap();
+    let read = load(Source::Directory(catalog.path()), &Limits::default()).unwrap();
     assert!(served.broken.is_empty());
     let packages = served.packages.into_iter();
     let packages = packages.map(|(name, package)| (name, Arc::unwrap_or_clone(package)));

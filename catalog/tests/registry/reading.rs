@@ -27,7 +27,7 @@ use serde_json::json;
 use tokio::{sync::Notify, time::sleep};
 
 use crate::{
-    fixture::{Served, bundle, chained, folder},
+    fixture::{Served, bundle, chained, dir},
     suspicion::{Body, Server, answered, connect, data, framed, of, respond, trailers},
     testing::object,
 };
@@ -168,8 +168,8 @@ async fn packages_beyond_the_time_limit_are_broken() {
     let read = read(script, bounds, &["slow", "tide"]);
     let read = read.await.unwrap();
     assert_eq!(read.packages["tide"].bundles.len(), 2);
-    let slow = "the requested packages could not be read within 3 s, and this package is incomplete; the catalog server is \
-                too slow";
+    let slow = "timed out after 3 s while reading the requested packages, and this package is incomplete; the catalog server \
+                is too slow";
     assert_eq!(read.broken["slow"], slow);
     assert!(read.retained_bytes < 10_000, "{}", read.retained_bytes);
 }
@@ -190,7 +190,7 @@ async fn packages_beyond_the_size_limit_are_broken() {
     let all = [listed("large", 30), listed("tide", 2), long].concat();
     let script = with!(Script, listed: all, answer);
     for (bounds, broken) in tests::rows![
-        with!(ClientLimits, max_retained: 1 << 20) => "with it, the requested packages of the catalog exceed 1048576 bytes";
+        with!(ClientLimits, max_retained: 1 << 20) => "with this package, the requested packages of the catalog exceed 1048576 bytes";
         // The size of the list counts by itself.
         with!(ClientLimits, total: 2_200_000) => "the responses for the requested packages exceed 2200000 bytes";
     ] {
@@ -267,8 +267,8 @@ async fn endless_package_is_discarded() {
     let mut long = listed("tide", 1);
     long[0].skips = vec!["s".repeat(1 << 20)];
     for (listed, problem) in tests::rows![
-        vec![long.remove(0); 100] => "its bundles and edges exceed 67108864 bytes";
-        listed("tide", 6000) => "it has more than 5000 bundles";
+        vec![long.remove(0); 100] => "the bundles and edges of the package exceed 67108864 bytes";
+        listed("tide", 6000) => "the package has more than 5000 bundles";
     ] {
         let read = read(with!(Script, listed), ClientLimits::default(), &["tide"]).await;
         let read = read.unwrap();
@@ -300,7 +300,7 @@ async fn package_texts_are_counted_and_truncated() {
     let script = with!(Script, listed, describe: Arc::new(describe), answer);
     let read = read(script, bounds, &["wordy", "large", "tide"]).await;
     let read = read.unwrap();
-    let large = "with it, the requested packages of the catalog exceed 524288 bytes";
+    let large = "with this package, the requested packages of the catalog exceed 524288 bytes";
     assert_eq!(read.broken["large"], large);
     assert!(read.packages.contains_key("tide"));
     let wordy = &read.packages["wordy"];
@@ -343,15 +343,15 @@ async fn served_max_openshift_is_that_of_the_file() {
         bundle("tide", "1.3.0", &[object(&csv.to_string())]),
         keyed,
     ];
-    let folder = folder(&[("tide.json", &chained("tide", "stable", &bundles))]);
+    let directory = dir(&[("tide.json", &chained("tide", "stable", &bundles))]);
     // A number, which JSON libraries of other programs shorten.
-    let path = folder.path().join("tide.json");
+    let path = directory.path().join("tide.json");
     let text = std::fs::read_to_string(&path).unwrap();
     let text = text.replacen("\"value\": \"4.10\"", "\"value\": 4.10", 1);
     std::fs::write(&path, text).unwrap();
 
-    let read = load(Source::Folder(folder.path()), &Limits::default()).unwrap();
-    let served = Served::start(folder.path()).await;
+    let read = load(Source::Directory(directory.path()), &Limits::default()).unwrap();
+    let served = Served::start(directory.path()).await;
     let client = served.client().await;
     let packages = packages(&client, &set(&["tide"])).await.unwrap();
     let declared = |package: &catalog::model::Package| {

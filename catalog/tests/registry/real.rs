@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    fixture::{chained, folder},
+    fixture::{chained, dir},
     opm::{assert_same, questions},
 };
 
@@ -18,28 +18,28 @@ const OF_CORPUS: usize = 30;
 
 /// Returns the bundles of opm's own module, and some of the corpus if one is configured.
 fn bundles() -> Vec<PathBuf> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cluster/opm");
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cluster/opm");
     let module = "github.com/operator-framework/operator-registry";
     let script = format!("go mod download {module} >&2 && go list -m -f '{{{{.Dir}}}}' {module}");
     let output = Command::new("sh")
         .args(["-c", &script])
-        .current_dir(folder)
+        .current_dir(directory)
         .output()
         .unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{message}");
     let module = String::from_utf8(output.stdout).unwrap();
-    let folders = Path::new(module.trim_end()).join("bundles");
-    let folders = std::fs::read_dir(folders).unwrap();
-    let mut all: Vec<PathBuf> = folders.map(|entry| entry.unwrap().path()).collect();
+    let dirs = Path::new(module.trim_end()).join("bundles");
+    let dirs = std::fs::read_dir(dirs).unwrap();
+    let mut all: Vec<PathBuf> = dirs.map(|entry| entry.unwrap().path()).collect();
     all.retain(|path| path.join("metadata").is_dir());
     all.sort();
     assert!(all.len() >= 10, "{all:?}");
     if let Some(corpus) = tests::corpus() {
         let converted = corpus.cases().filter(|case| case.outcome == "converted");
-        let folders = converted.map(|case| corpus.bundle(case));
-        let folders = folders.filter(|path| path.join("metadata").is_dir());
-        all.extend(folders.take(OF_CORPUS));
+        let dirs = converted.map(|case| corpus.bundle(case));
+        let dirs = dirs.filter(|path| path.join("metadata").is_dir());
+        all.extend(dirs.take(OF_CORPUS));
     }
     all
 }
@@ -47,11 +47,11 @@ fn bundles() -> Vec<PathBuf> {
 /// Returns a bundle as opm renders it; `None` if opm rejects it.
 fn render(bundle: &Path, level: &str) -> Option<Value> {
     let place = bundle.parent().unwrap();
-    let folder = bundle.file_name().unwrap().to_str().unwrap();
-    let image = format!("registry.example.com/bundles/{folder}:v1");
+    let directory = bundle.file_name().unwrap().to_str().unwrap();
+    let image = format!("registry.example.com/bundles/{directory}:v1");
     let flags = ["-o", "json", "--migrate-level", level];
     let images = ["--alpha-image-ref-template", &image];
-    let args = [&["render", folder], &flags[..], &images].concat();
+    let args = [&["render", directory], &flags[..], &images].concat();
     let output = tests::opm(place, &args);
     output
         .status
@@ -103,7 +103,7 @@ async fn published_bundles_have_the_answers_of_opm() {
         // Several directories contain the same version.
         let all = bundles.len();
         assert!(count >= 8 && count * 2 > all, "{count} of {all}");
-        let catalog = folder(&[("catalog.json", &documents)]);
+        let catalog = dir(&[("catalog.json", &documents)]);
         let answers = assert_same(catalog.path(), questions(&documents)).await;
         assert!(answers > 3 * count, "{answers} for {count} bundles");
     }

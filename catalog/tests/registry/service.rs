@@ -10,7 +10,7 @@ use tonic::{Code, transport::Endpoint};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::{v1, v1alpha};
 
-use crate::fixture::{Served, bundle, chained, folder};
+use crate::fixture::{Served, bundle, chained, dir};
 
 async fn channel(served: &Served) -> tonic::transport::Channel {
     let endpoint = Endpoint::from_shared(format!("http://{}", served.address));
@@ -105,8 +105,8 @@ async fn unread_list_ends_with_the_service() {
     let bundles: Vec<_> = (0..400)
         .map(|at| bundle("big", &format!("1.{at}.0"), std::slice::from_ref(&big)))
         .collect();
-    let folder = folder(&[("big.json", &chained("big", "c", &bundles))]);
-    let served = Served::start(folder.path()).await;
+    let directory = dir(&[("big.json", &chained("big", "c", &bundles))]);
+    let served = Served::start(directory.path()).await;
     let client = served.client().await;
     let mut list = Box::pin(client.list_bundles());
     let first = list.try_next().await.unwrap().unwrap();

@@ -14,21 +14,21 @@ use serde_json::{Value, json};
 
 use crate::{
     dynamic::Dynamic,
-    fixture::{Served, anchor, build, bundle, buoy, chained, folder, write},
+    fixture::{Served, anchor, build, bundle, buoy, chained, dir, write},
     testing::{has, starts},
 };
 
 fn load(cache: &Cache, catalog: &Path) -> Result<Store, Error> {
-    cache.load(Source::Folder(catalog), &Limits::default())
+    cache.load(Source::Directory(catalog), &Limits::default())
 }
 
 fn load_or_build(cache: &Cache, catalog: &Path) -> (Store, bool) {
-    let source = Source::Folder(catalog);
+    let source = Source::Directory(catalog);
     cache.load_or_build(source, &Limits::default()).unwrap()
 }
 
-fn only(folder: &Path) -> PathBuf {
-    let mut files = fs::read_dir(folder)
+fn only(directory: &Path) -> PathBuf {
+    let mut files = fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().path());
     let file = files.next().unwrap();
@@ -39,7 +39,7 @@ fn only(folder: &Path) -> PathBuf {
 // parity: grpc-7, complaint-18
 #[test]
 fn a_store_is_built_once_for_the_same_content() {
-    let catalog = folder(&[("a.json", &anchor()), ("b.json", &buoy())]);
+    let catalog = dir(&[("a.json", &anchor()), ("b.json", &buoy())]);
     let place = tempfile::tempdir().unwrap();
     let cache = Cache::open(&place.path().join("deep/cache")).unwrap();
     let (first, is_new) = load_or_build(&cache, catalog.path());
@@ -50,20 +50,20 @@ fn a_store_is_built_once_for_the_same_content() {
     assert_eq!(load(&cache, catalog.path()).unwrap().packages(), 2);
 
     // Only names and bytes are significant.
-    let copy = folder(&[("a.json", &anchor()), ("b.json", &buoy())]);
+    let copy = dir(&[("a.json", &anchor()), ("b.json", &buoy())]);
     let mode = fs::Permissions::from_mode(0o600);
     fs::set_permissions(copy.path().join("a.json"), mode).unwrap();
     assert!(!load_or_build(&cache, copy.path()).1);
 
-    let folder = place.path().join("deep/cache");
+    let directory = place.path().join("deep/cache");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode(&folder), mode(&only(&folder))), (0o770, 0o660));
+    assert_eq!((mode(&directory), mode(&only(&directory))), (0o770, 0o660));
 }
 
 // parity: grpc-7
 #[test]
 fn only_the_store_of_the_same_catalog_is_loaded() {
-    let catalog = folder(&[("a.json", &anchor())]);
+    let catalog = dir(&[("a.json", &anchor())]);
     let place = tempfile::tempdir().unwrap();
     let cache = Cache::open(place.path()).unwrap();
     let error = load(&cache, catalog.path()).unwrap_err();
@@ -112,7 +112,7 @@ fn store_is_limited_to_its_quota() {
     let build = |most: Option<u64>, limits: &Limits| {
         let cache = Cache::open(place.path()).unwrap();
         let cache = most.map_or(cache.clone(), |most| cache.at_most(most));
-        cache.load_or_build(Source::Folder(catalog.path()), limits)
+        cache.load_or_build(Source::Directory(catalog.path()), limits)
     };
     let limits = with!(Limits, total: 1 << 20);
     for (most, limit) in [(Some(1 << 19), 1 << 19), (None, 1 << 20)] {
@@ -127,7 +127,7 @@ fn store_is_limited_to_its_quota() {
 
 #[test]
 fn leftovers_of_killed_processes_are_removed() {
-    let catalog = folder(&[("a.json", &anchor())]);
+    let catalog = dir(&[("a.json", &anchor())]);
     let place = tempfile::tempdir().unwrap();
     let cache = Cache::open(place.path()).unwrap();
     let [abandoned, written] = ["unfinished-1", "unfinished-2"].map(|name| place.path().join(name));
@@ -141,7 +141,7 @@ fn leftovers_of_killed_processes_are_removed() {
 // parity: grpc-7, complaint-18
 #[test]
 fn truncated_and_foreign_files_are_rebuilt() {
-    let catalog = folder(&[("a.json", &anchor()), ("b.json", &buoy())]);
+    let catalog = dir(&[("a.json", &anchor()), ("b.json", &buoy())]);
     let place = tempfile::tempdir().unwrap();
     let cache = Cache::open(place.path()).unwrap();
     load_or_build(&cache, catalog.path());
@@ -178,7 +178,7 @@ fn truncated_and_foreign_files_are_rebuilt() {
 // parity: grpc-7
 #[test]
 fn changed_bytes_are_never_served() {
-    let catalog = folder(&[("a.json", &anchor()), ("b.json", &buoy())]);
+    let catalog = dir(&[("a.json", &anchor()), ("b.json", &buoy())]);
     let (store, place) = build(catalog.path());
     let file = only(place.path());
     let good = fs::read(&file).unwrap();
@@ -218,7 +218,7 @@ async fn edges_bypass_bundles_of_other_formats() {
         plain(bundle("mixed", "4.0.0", &[])),
     ];
     let other = chained("plain", "c", &[plain(bundle("plain", "1.0.0", &[]))]);
-    let catalog = folder(&[("mixed.json", &metas), ("plain.json", &other)]);
+    let catalog = dir(&[("mixed.json", &metas), ("plain.json", &other)]);
     let served = Served::start(catalog.path()).await;
     let client = Dynamic::connect(served.address).await;
     let call = async |rpc: &str, asked| client.call(rpc, asked).await.unwrap();
@@ -251,7 +251,7 @@ fn broken_package_does_not_affect_others() {
         json!({"schema": "../odd", "name": "x"}),
         json!({"schema": "fine", "package": "a b"}),
     ];
-    let catalog = folder(&[
+    let catalog = dir(&[
         ("anchor.json", &anchor()),
         ("broken.json", &broken),
         ("double.json", &double),

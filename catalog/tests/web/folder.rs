@@ -5,8 +5,8 @@ use std::path::Path;
 use super::*;
 use crate::testing::has;
 
-fn files(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
+fn files(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<_> = names.collect();
     names.sort();
@@ -23,14 +23,14 @@ fn written(put: PutOutcome) -> http::WriteSummary {
 #[tokio::test]
 async fn content_is_stored_once_and_removed_with_its_last_use() {
     let site = Site::start().await;
-    let shelf = site.folder.path().join("shelf");
+    let shelf = site.dir.path().join("shelf");
     let contents = shelf.join("contents");
     let source = tempfile::tempdir().unwrap();
     let file = source.path().join("a.yaml");
     fs::write(&file, "schema: a\nname: one\n---\nschema: b\n").unwrap();
     let digest = format!("sha256:{}", "ab".repeat(32));
     let put = |name: &str, digest: &str| {
-        let source = Source::Folder(source.path());
+        let source = Source::Directory(source.path());
         site.shelf
             .put(name, Some(digest), source, &Limits::default())
     };
@@ -68,8 +68,8 @@ async fn unreadable_parts_are_skipped_and_failures_change_nothing() {
     let few = with!(Limits, documents: 2);
     let source = tempfile::tempdir().unwrap();
     fs::write(source.path().join("a.json"), catalog()).unwrap();
-    let put = |folder: &Path, limits| {
-        let source = Source::Folder(folder);
+    let put = |dir: &Path, limits| {
+        let source = Source::Directory(dir);
         site.shelf.put("operators", None, source, limits)
     };
     let error = put(source.path(), &few).unwrap_err();
@@ -91,26 +91,26 @@ async fn unreadable_parts_are_skipped_and_failures_change_nothing() {
 async fn restart_keeps_content_and_removes_partial_files() {
     let mut site = Site::with(&catalog()).await;
     let before = site.all().await;
-    let folder = site.folder.path().join("shelf");
-    let error = ContentStore::open(&folder).unwrap_err().to_string();
+    let dir = site.dir.path().join("shelf");
+    let error = ContentStore::open(&dir).unwrap_err().to_string();
     assert!(error.contains("used by another process"), "{error}");
     drop(site.stop.take());
     site.task.await.unwrap();
     drop(site.shelf);
-    fs::write(folder.join("unfinished/half"), "half").unwrap();
+    fs::write(dir.join("unfinished/half"), "half").unwrap();
     // A truncated content, a record without content, and foreign files.
     let (torn, lost) = ("ef".repeat(32), "aa".repeat(32));
-    fs::write(folder.join("contents").join(&torn), "torn").unwrap();
+    fs::write(dir.join("contents").join(&torn), "torn").unwrap();
     for (name, text) in tests::rows![
         "torn" => format!("{torn} 1");
         "lost" => format!("{lost} 1");
         "odd" => "x".repeat(10_000);
         "Odd" => format!("{torn} 1");
     ] {
-        fs::write(folder.join("names").join(name), text).unwrap();
+        fs::write(dir.join("names").join(name), text).unwrap();
     }
-    let shelf = ContentStore::open(&folder).unwrap();
-    assert_eq!(files(&folder.join("unfinished")), [""; 0]);
+    let shelf = ContentStore::open(&dir).unwrap();
+    assert_eq!(files(&dir.join("unfinished")), [""; 0]);
     assert_eq!(shelf.names(), ["operators"]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -128,7 +128,7 @@ async fn restart_keeps_content_and_removes_partial_files() {
 async fn damaged_index_is_a_server_error() {
     let site = Site::with(&catalog()).await;
     let whole = site.all().await;
-    let contents = site.folder.path().join("shelf/contents");
+    let contents = site.dir.path().join("shelf/contents");
     let path = contents.join(&files(&contents)[0]);
     let bytes = fs::read(&path).unwrap();
     let index = whole.body.len()..bytes.len() - 32;

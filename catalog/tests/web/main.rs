@@ -33,7 +33,7 @@ use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 /// A served shelf.
 struct Site {
     shelf: ContentStore,
-    folder: TempDir,
+    dir: TempDir,
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
@@ -61,7 +61,7 @@ impl Site {
         });
         Self {
             shelf,
-            folder,
+            dir: folder,
             address,
             stop: Some(stop),
             task: tokio::spawn(serving),
@@ -77,9 +77,9 @@ impl Site {
     }
 
     fn put(&self, name: &str, text: &str) -> PutOutcome {
-        let folder = tempfile::tempdir_in(&self.folder).unwrap();
+        let folder = tempfile::tempdir_in(&self.dir).unwrap();
         fs::write(folder.path().join("catalog.json"), text).unwrap();
-        let source = Source::Folder(folder.path());
+        let source = Source::Directory(folder.path());
         let put = self.shelf.put(name, None, source, &Limits::default());
         put.unwrap()
     }

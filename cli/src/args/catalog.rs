@@ -213,7 +213,9 @@ pub(crate) struct CatalogReadArgs {
 
 /// Limits for reading a catalog.
 #[derive(Debug, Clone, Copy, Args)]
-#[command(next_help_heading = "Limits (sizes are bytes, or 64Ki, 32Mi, 1Gi, 5M and the like)")]
+#[command(
+    next_help_heading = "Limits (sizes in bytes, or with a suffix such as 64Ki, 32Mi, 1Gi or 5M)"
+)]
 pub(crate) struct CatalogLimitArgs {
     /// Maximum size of all files together. They are read one document at a time.
     #[arg(long = "max-size", value_name = "SIZE", value_parser = byte_size::bytes, default_value = "4Gi")]

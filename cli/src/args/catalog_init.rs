@@ -45,7 +45,7 @@ Examples:
 pub(crate) struct CatalogDockerfileArgs {
     /// Directory of the catalog.
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) folder: PathBuf,
+    pub(crate) dir: PathBuf,
     /// Base of the image: "scratch", or an image with /bin/opm.
     #[arg(short = 'i', long, value_name = "IMAGE", default_value = OPM)]
     pub(crate) base_image: String,

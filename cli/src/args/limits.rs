@@ -3,7 +3,7 @@
 use clap::Args;
 use manifests::{byte_size, content::Limits, yaml};
 
-const HEADING: &str = "Limits (sizes are bytes, or 64Ki, 32Mi, 1Gi, 5M and the like)";
+const HEADING: &str = "Limits (sizes in bytes, or with a suffix such as 64Ki, 32Mi, 1Gi or 5M)";
 
 /// Limits for reading a bundle that is converted.
 #[derive(Debug, Clone, Copy, Args)]

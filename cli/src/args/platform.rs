@@ -162,8 +162,8 @@ impl FromStr for PackageSpec {
         let max = usize::try_from(manifests::api::limits::INSTANCE_NAME).unwrap_or(usize::MAX);
         if package.len() > max {
             return Err(format!(
-                "package {package:?} has {} characters, but the name of a PlatformOperator at most {max}; create one by \
-                 hand, with another name",
+                "package {package:?} has {} characters, but the name of a PlatformOperator can have at most {max}; \
+                 create the PlatformOperator manually with another name",
                 package.len()
             ));
         }
@@ -199,7 +199,7 @@ fn own_namespace(text: &str) -> Result<String, String> {
         || (name.starts_with("openshift-") && name != release::NAMESPACE);
     if is_of_cluster {
         return Err(
-            "the namespace belongs to the cluster; choose one that only the provisioner uses"
+            "the namespace is reserved for the cluster; choose a namespace that only the provisioner uses"
                 .to_owned(),
         );
     }

@@ -182,8 +182,8 @@ impl AccessArgs {
             return Ok(());
         }
         Err(format!(
-            "--username applies to one server, but these are {}: {}; specify bundles of one server at a time, or log in to \
-             registries instead",
+            "--username applies to one server, but the sources are on {} servers: {}; specify bundles of one server at \
+             a time, or log in to the registries instead",
             servers.len(),
             servers.join(", ")
         ))
@@ -403,9 +403,9 @@ mod tests {
 
     #[test]
     fn access_flags_set_trust_and_credentials() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let file = |text: &str| {
-            let path = folder.path().join(text);
+            let path = dir.path().join(text);
             fs::write(&path, format!("{text}\n")).unwrap();
             path.display().to_string()
         };
@@ -434,13 +434,13 @@ mod tests {
             found.registries => Credentials::from_docker_config(login).unwrap();
         }
         assert_eq!(found.timeouts.total, Duration::from_secs(1));
-        let auth = folder.path().join("auth.json");
+        let auth = dir.path().join("auth.json");
         let login = br#"{"auths": {"quay.io": {"auth": "bWU6d29yZA=="}}}"#;
         fs::write(&auth, login).unwrap();
         let found = args(&format!("--authfile {}", auth.display())).read(&[&sources[1]]);
         let expected = Credentials::from_user_file(&auth).unwrap();
         assert_eq!(found.unwrap().registries, expected);
-        let empty = folder.path().join("empty");
+        let empty = dir.path().join("empty");
         fs::write(&empty, "\n").unwrap();
         let flags = format!("--username me --password-file {}", empty.display());
         let refused = args(&flags).read(&[]).unwrap_err().to_string();
@@ -460,8 +460,8 @@ mod tests {
         let image = "localhost:5000/tide:v1";
         let two = |other: &str| {
             Err(format!(
-                "--username applies to one server, but these are 2: {other}, localhost:5000; specify bundles of one server \
-                 at a time, or log in to registries instead"
+                "--username applies to one server, but the sources are on 2 servers: {other}, localhost:5000; specify \
+                 bundles of one server at a time, or log in to the registries instead"
             ))
         };
         let plain = Err(

@@ -28,7 +28,7 @@ pub(super) fn explain(doing: impl Display, error: &kube::Error, server: &str) ->
             format!("the credentials of the kubeconfig cannot be used: {error}")
         }
         error => format!(
-            "failed to reach the server {server}: {}; check the kubeconfig and --context",
+            "failed to reach the API server {server}: {}; check the kubeconfig and --context",
             error_chain(error)
         ),
     };
@@ -39,7 +39,8 @@ fn describe_rejection(status: &Status, server: &str) -> String {
     let message = &status.message;
     match status.code {
         401 => format!(
-            "the server {server} rejected the credentials ({message}); log in again, or set another --context or --user"
+            "the API server {server} rejected the credentials ({message}); log in again, or set another --context or \
+             --user"
         ),
         403 if is_permission_error(message) => {
             format!("{message}; ask a cluster admin for this permission")
@@ -51,7 +52,9 @@ fn describe_rejection(status: &Status, server: &str) -> String {
         409 if status.reason == "Conflict" && message.contains("conflict with") => {
             format!("{message}; remove these fields, or use --force-conflicts to take ownership")
         }
-        _ if message.is_empty() => format!("the server returned {} {}", status.code, status.reason),
+        _ if message.is_empty() => {
+            format!("the API server returned {} {}", status.code, status.reason)
+        }
         _ => message.clone(),
     }
 }
@@ -117,7 +120,7 @@ mod tests {
             ) => "held; ask a cluster admin";
             status(404, "404 page not found", "") => "install rukpak";
             status(404, "bundles \"x\" not found", "x") => "reading: bundles \"x\" not found";
-            status(500, "", "") => "the server returned 500";
+            status(500, "", "") => "the API server returned 500";
         ] {
             let text = explain("reading", &error, "https://example.com");
             ::tests::assert_has(text, expected);

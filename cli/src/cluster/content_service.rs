@@ -123,7 +123,7 @@ impl<'a> ContentService<'a> {
             .header(header::AUTHORIZATION, self.token.bearer())
             .header(header::CONTENT_TYPE, "application/gzip")
             .body(body)
-            .context("failed to make a request for the content service")
+            .context("failed to create a request for the content service")
     }
 
     async fn send(
@@ -179,14 +179,14 @@ async fn ca_roots(cluster: &Cluster) -> anyhow::Result<RootCertStore> {
     let map = match maps.get(CA_CONFIG_MAP).await {
         Ok(map) => map,
         Err(error) if Cluster::is_absent(&error) => bail!(
-            "ConfigMap {space}/{CA_CONFIG_MAP}, which the provisioner creates at startup, not found; check that the \
-             provisioner is running, or set --system-namespace"
+            "ConfigMap {space}/{CA_CONFIG_MAP} not found, although the provisioner creates it at startup; check that \
+             the provisioner is running, or set --system-namespace"
         ),
         Err(error) => return Err(cluster.explain(problem, error)),
     };
     let text = map.data.as_ref().and_then(|data| data.get(CA_KEY));
     let text =
-        text.with_context(|| format!("ConfigMap {space}/{CA_CONFIG_MAP} has no {CA_KEY}"))?;
+        text.with_context(|| format!("ConfigMap {space}/{CA_CONFIG_MAP} has no key {CA_KEY}"))?;
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
         roots

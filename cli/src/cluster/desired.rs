@@ -186,11 +186,15 @@ async fn options(
     defaults: &InstanceDefaults<'_>,
 ) -> anyhow::Result<Options> {
     let version = cluster.client.apiserver_version().await;
-    let version =
-        version.map_err(|error| cluster.explain("failed to read the server version", error))?;
+    let version = version.map_err(|error| {
+        cluster.explain(
+            "failed to read the Kubernetes version of the cluster",
+            error,
+        )
+    })?;
     let kube_version: KubeVersion = format!("{}.{}", version.major, version.minor)
         .parse()
-        .context("the server does not report its version")?;
+        .context("the API server does not report its version")?;
     let spec = instance.map(|instance| &instance.spec);
     let config = spec
         .and_then(|spec| spec.config.as_ref()?.deployment_config.clone())

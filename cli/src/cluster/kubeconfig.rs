@@ -77,7 +77,7 @@ fn files(args: &ClusterArgs) -> anyhow::Result<Option<Kubeconfig>> {
         });
     }
     if merged.is_none() && env::var_os("KUBECONFIG").is_some_and(|value| !value.is_empty()) {
-        bail!("no file of $KUBECONFIG exists; correct it, or set --kubeconfig");
+        bail!("none of the files in $KUBECONFIG exists; correct the variable, or set --kubeconfig");
     }
     Ok(merged)
 }
@@ -102,7 +102,9 @@ fn explain(error: KubeconfigError, contexts: &[String]) -> anyhow::Error {
             available()
         ),
         KubeconfigError::LoadClusterOfContext(name) => {
-            anyhow!("the kubeconfig has no cluster {name:?}; correct it, or --cluster")
+            anyhow!(
+                "the kubeconfig has no cluster {name:?}; correct the kubeconfig, or set another --cluster"
+            )
         }
         KubeconfigError::ReadConfig(error, path) => {
             anyhow!("failed to read the kubeconfig {}: {error}", path.display())

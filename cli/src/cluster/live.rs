@@ -23,7 +23,7 @@ use super::Cluster;
 /// Parses the metadata of an object.
 pub(crate) fn metadata(object: &Value) -> anyhow::Result<ObjectMeta> {
     let metadata = object.get("metadata").cloned().unwrap_or_default();
-    serde_json::from_value(metadata).context("the server returned an object without metadata")
+    serde_json::from_value(metadata).context("the API server returned an object without metadata")
 }
 
 /// A kind, with its API resource and scope.

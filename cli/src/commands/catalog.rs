@@ -91,7 +91,7 @@ impl CatalogReader {
         let limits = Limits::from(self.limits);
         let failed = || format!("failed to read catalog {:?}", source.name);
         if let Some(path) = source.path().filter(|path| path.is_dir()) {
-            let source = catalog::Source::Folder(path);
+            let source = catalog::Source::Directory(path);
             return catalog::load(source, &limits).with_context(failed);
         }
         let found = self.find(source, &limits).with_context(failed)?;

@@ -65,8 +65,8 @@ async fn print_revision(
     let mut objects = revisions::read(cluster, &instance, number).await?.objects;
     let mut masked = 0;
     for object in &mut objects {
-        if diff::text::is_secret(&object.identity()) {
-            diff::text::mask_secret(object.value_mut());
+        if diff::report::is_secret(&object.identity()) {
+            diff::report::mask_secret(object.value_mut());
             masked += 1;
         }
     }
@@ -83,7 +83,7 @@ async fn print_revision(
 fn write(tree: &Tree, destination: Destination, args: &ContentArgs) -> anyhow::Result<()> {
     let path = match &destination {
         Destination::Stdout => None,
-        Destination::File(path, _) | Destination::Folder(path) => Some(path.clone()),
+        Destination::File(path, _) | Destination::Directory(path) => Some(path.clone()),
     };
     destination.prepare(args.force)?.write(tree)?;
     if let Some(path) = path {

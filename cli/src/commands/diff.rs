@@ -1,7 +1,7 @@
 //! `rukpak diff`.
 
 mod permissions;
-pub(crate) mod text;
+pub(crate) mod report;
 
 use std::ffi::OsString;
 
@@ -23,7 +23,7 @@ use crate::{
     output::message,
     source,
 };
-use text::{Change, Origin};
+use report::{Change, Origin};
 
 /// Maximum number of concurrent requests.
 const MAX_CONCURRENT_REQUESTS: usize = 8;
@@ -128,7 +128,7 @@ pub(crate) async fn compare(
         before.push(object);
     }
     let rights = permissions::compare(&mut live, &before, &after).await?;
-    let report = text::report(&rights, &changes, origin);
+    let report = report::report(&rights, &changes, origin);
     output::print_styled(&report)?;
     for identity in missing {
         message::note(&format!(

@@ -49,7 +49,7 @@ fn render(args: &PlatformRenderArgs) -> anyhow::Result<ExitStatus> {
         message::warning(warning);
     }
     let objects = objects::all(args, &catalogs, &chosen.chosen)?;
-    let Some(folder) = &args.output_dir else {
+    let Some(dir) = &args.output_dir else {
         output::print_manifests(&objects, args.output)?;
         return Ok(ExitStatus::Done);
     };
@@ -58,7 +58,7 @@ fn render(args: &PlatformRenderArgs) -> anyhow::Result<ExitStatus> {
     } else {
         ExistingPolicy::Unrelated
     };
-    let staged = StagedDir::new(folder, before)?;
+    let staged = StagedDir::new(dir, before)?;
     for (position, object) in objects.iter().enumerate() {
         let name = name(position, objects.len(), object, args.output);
         staged.add_with(&name, staged_dir::FILE, |file| {
@@ -69,7 +69,7 @@ fn render(args: &PlatformRenderArgs) -> anyhow::Result<ExitStatus> {
     message::note(&format!(
         "{} written to {}",
         count(files, "file"),
-        folder.display()
+        dir.display()
     ));
     Ok(ExitStatus::Done)
 }

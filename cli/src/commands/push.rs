@@ -42,7 +42,7 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<ExitStatus> {
     let source = source::one(&args.bundle, &args.access);
     if source.is_remote() {
         args::usage(
-            "push publishes bundles on this machine; unpack the bundle into a directory first",
+            "push publishes only bundles on this machine; unpack the bundle into a directory first",
         );
     }
     let to = source::target(&args.image);

@@ -67,7 +67,7 @@ async fn rollback(
     {
         let revision = revisions::read(cluster, &before, number).await?;
         let desired = desired::from_revision(cluster, &before, revision).await?;
-        let origin = diff::text::Origin::Revision(number);
+        let origin = diff::report::Origin::Revision(number);
         if diff::compare(cluster, desired, origin).await? == ExitStatus::Code(diff::EXIT_FAILED) {
             return Ok(ExitStatus::Failed); // the errors were printed
         }

@@ -69,13 +69,13 @@ async fn uninstall(
     let policy = args
         .crd_deletion_policy
         .map_or(instance.spec.crd_deletion_policy, policy);
-    let definitions = retained::definitions(cluster, &instance).await;
+    let crds = retained::crds(cluster, &instance).await;
     let namespaces = retained::namespaces(&instance);
-    for line in retained::preview(args.cascade, policy, &definitions, &namespaces) {
+    for line in retained::preview(args.cascade, policy, &crds, &namespaces) {
         message::note(&line);
     }
     let is_dry = args.dry_run == DryRun::Server;
-    if let Some(resources_at_risk) = definitions.deleted_resources(args.cascade, policy)
+    if let Some(resources_at_risk) = crds.deleted_resources(args.cascade, policy)
         && !is_dry
         && !args.yes
     {
@@ -117,7 +117,7 @@ async fn uninstall(
     result?;
     output::print(&format!("{done} deleted\n"))?;
     if args.cascade != Cascade::Orphan {
-        for line in retained::remaining_lines(cluster, &definitions, &namespaces).await {
+        for line in retained::remaining_lines(cluster, &crds, &namespaces).await {
             message::note(&line);
         }
     }

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<ExitStatus> {
         let commit = commit
             .map(|commit| format!(" ({commit})"))
             .unwrap_or_default();
-        format!("rukpak {version}{commit}, knows Kubernetes up to {kubernetes}\n")
+        format!("rukpak {version}{commit}, knows Kubernetes APIs up to {kubernetes}\n")
     });
     output::print(&text)?;
     Ok(ExitStatus::Done)

@@ -17,7 +17,7 @@ pub(crate) async fn confirm(question: &str) -> anyhow::Result<bool> {
         write!(out, "{question} [y/N] ")?;
         out.flush()
     })
-    .context("failed to ask")?;
+    .context("failed to write the prompt")?;
     // Standard input is read in a thread, so that signals are still handled.
     let answer = tokio::task::spawn_blocking(|| {
         let mut answer = String::new();

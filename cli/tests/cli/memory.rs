@@ -82,7 +82,7 @@ fn read_twice() -> Vec<(&'static str, Vec<String>)> {
 }
 
 /// Returns a CRD of `v1beta1`.
-fn definition(versions: usize, properties: &str) -> String {
+fn crd(versions: usize, properties: &str) -> String {
     let version = |at| format!("{{name: v{at}, served: true, storage: {}}},", at == 0);
     let versions = numbered(versions, version);
     format!(
@@ -149,9 +149,9 @@ fn registry() -> Vec<(&'static str, &'static str, String)> {
         "properties", CSV => annotated("olm.properties", &format!("[{{\"type\":\"a\",\"value\":{json}}}]"));
         "many properties", "metadata/properties.yaml"
             => format!("properties:\n{}", "- {type: a, value: 1.0}\n".repeat(300_000));
-        "empty schemas", CRD => definition(1, &numbered(600_000, |at| format!("        a{at}: {{}}\n")));
-        "copied schemas", CRD => definition(6, &numbered(30_000, |at| format!("        a{at}: {{items: {{}}}}\n")));
-        "deep findings", CRD => definition(1, &deep).replace("/v1beta1", "/v1");
+        "empty schemas", CRD => crd(1, &numbered(600_000, |at| format!("        a{at}: {{}}\n")));
+        "copied schemas", CRD => crd(6, &numbered(30_000, |at| format!("        a{at}: {{items: {{}}}}\n")));
+        "deep findings", CRD => crd(1, &deep).replace("/v1beta1", "/v1");
     ])
 }
 

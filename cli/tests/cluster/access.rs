@@ -6,8 +6,8 @@ use crate::world::{Rukpak as _, World, account, binding, eventually, plain, text
 async fn missing_permissions_and_untrusted_servers_are_reported() {
     let world = world().await;
     let name = unique("rights");
-    let folder = plain(&[&name], "one");
-    let bundle = text(&folder);
+    let dir = plain(&[&name], "one");
+    let bundle = text(&dir);
     let no_roles = world.kubeconfig_with_roles(&unique("nobody"), &[]).await;
     let no_roles = no_roles.path().display();
     // Installing, reading the CA of the content service, and uploading content need separate permissions.

@@ -28,8 +28,8 @@ async fn objects_of_tools_are_adopted_with_their_fields() {
     // A field of another manager that is not a deployment tool.
     apply("injector", json!({}), json!({"injected": "yes"})).await;
 
-    let folder = plain(&[&name], "new");
-    let bundle = text(&folder);
+    let dir = plain(&[&name], "new");
+    let bundle = text(&dir);
     tests::assert_runs! { world;
         "install {name} {bundle}" => 1, "", "the Helm release sea/tides";
         "adopt {name} --dry-run=server" => 0, [

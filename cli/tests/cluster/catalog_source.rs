@@ -51,11 +51,11 @@ async fn server(client: &Client, version: Version, object: &str) -> Vec<String> 
 
 /// Returns the errors of the command for each object. Each object has a separate file.
 fn command(objects: &[&str]) -> Vec<Vec<String>> {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(binary());
     command.args(["catalogsource", "validate", "-o", "json"]);
     for (number, object) in objects.iter().enumerate() {
-        let path = folder.path().join(number.to_string());
+        let path = dir.path().join(number.to_string());
         fs::write(&path, object).unwrap();
         command.arg(path);
     }

@@ -10,8 +10,8 @@ async fn objects_and_fields_are_compared() {
     let world = world().await;
     let name = unique("diff");
     let gone = format!("{name}-gone");
-    let folder = plain(&[&name, &gone], "one");
-    let bundle = text(&folder);
+    let dir = plain(&[&name, &gone], "one");
+    let bundle = text(&dir);
 
     // No object exists: all objects are new, and none is created.
     tests::assert_runs! { world;
@@ -39,7 +39,7 @@ async fn objects_and_fields_are_compared() {
     // Rejections by the API server are reported.
     let write = |object: Value| {
         let text = object.to_string();
-        tests::write(folder.path(), "manifests/more.yaml", text);
+        tests::write(dir.path(), "manifests/more.yaml", text);
     };
     let metadata = json!({"name": name, "namespace": "default"});
     let spec = json!({"ports": [{"port": 123_456}]});
@@ -62,7 +62,7 @@ async fn objects_and_fields_are_compared() {
     }
     let more = format!("{name}-more");
     let more = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": more}});
-    tests::write(folder.path(), "manifests/z.yaml", more.to_string());
+    tests::write(dir.path(), "manifests/z.yaml", more.to_string());
     write(
         json!({"apiVersion": "no.example.com/v1", "kind": "Strange", "metadata": {"name": name}}),
     );

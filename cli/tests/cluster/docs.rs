@@ -20,7 +20,7 @@ const SECRETS: &str = "          - secrets\n          verbs:\n          - get\n"
 
 /// A cluster, and the directory in which the commands of a page run.
 struct Stage {
-    folder: TempDir,
+    dir: TempDir,
     cluster: Cluster,
     programs: String,
     _provisioner: Provisioner,
@@ -31,9 +31,9 @@ struct Stage {
 impl Stage {
     /// Starts a separate cluster, because the page lists all installed objects. Its node reports pods as ready.
     async fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        prepare(root(), folder.path());
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        prepare(root(), dir.path());
         let options = cluster::Options::default();
         let cluster = Cluster::start_with(&options).await.unwrap();
         cluster.stand_in_node().await.unwrap();
@@ -51,7 +51,7 @@ impl Stage {
         let system = std::env::var("PATH").unwrap();
         let programs = format!("{}:{tools}:{system}", path("bin").display());
         Self {
-            folder,
+            dir,
             cluster,
             programs,
             _provisioner: provisioner,
@@ -62,10 +62,10 @@ impl Stage {
     fn run(&self, command: &str) -> String {
         let output = Command::new("sh")
             .args(["-c", &format!("exec 2>&1\n{command}")])
-            .current_dir(self.folder.path())
+            .current_dir(self.dir.path())
             .env("PATH", &self.programs)
             .env("KUBECONFIG", self.cluster.kubeconfig_path())
-            .env("KUBECACHEDIR", self.folder.path().join("kubectl"))
+            .env("KUBECACHEDIR", self.dir.path().join("kubectl"))
             .output()
             .unwrap();
         String::from_utf8(output.stdout).unwrap()
@@ -98,8 +98,8 @@ async fn pages_about_operators_show_what_the_command_does() {
 }
 
 async fn platform_operators_are_as_their_page_shows(stage: &Stage) {
-    let folder = stage.folder.path();
-    let path = |name: &str| folder.join(name);
+    let dir = stage.dir.path();
+    let path = |name: &str| dir.join(name);
     // The operator supports at most this OpenShift and uses an API that the next one removes.
     let properties = path("tidewatch/metadata/properties.yaml");
     replace(&properties, "\"4.20\"", "\"4.23\"");
@@ -109,7 +109,7 @@ async fn platform_operators_are_as_their_page_shows(stage: &Stage) {
     replace(&manifest, SECRETS, &format!("{SECRETS}{cidrs}"));
     let catalog = path("catalog/catalog.yaml");
     let example = include_str!("../../../examples/catalog/tidewatch/catalog.yaml");
-    tests::write(folder, "catalog/catalog.yaml", example);
+    tests::write(dir, "catalog/catalog.yaml", example);
     replace(&catalog, "\"4.20\"", "\"4.23\"");
     replace(
         &catalog,
@@ -144,17 +144,17 @@ fn replace(path: &Path, from: &str, to: &str) {
 }
 
 /// Writes the example bundle and its next version, with other images, one more permission and one ConfigMap less.
-fn prepare(root: &Path, folder: &Path) {
+fn prepare(root: &Path, dir: &Path) {
     for (name, version) in [("tidewatch", "1.4.0"), ("next", "1.5.0")] {
-        symlink(name, folder.join(format!("tidewatch-{version}"))).unwrap();
+        symlink(name, dir.join(format!("tidewatch-{version}"))).unwrap();
         let from = root.join("examples/bundles/tidewatch");
         let copied = Command::new("cp")
             .arg("-R")
-            .args([from, folder.join(name)])
+            .args([from, dir.join(name)])
             .status();
         assert!(copied.unwrap().success());
     }
-    let manifests = folder.join("next/manifests");
+    let manifests = dir.join("next/manifests");
     fs::remove_file(manifests.join("tidewatch-harbours_v1_configmap.yaml")).unwrap();
     let path = manifests.join("tidewatch.clusterserviceversion.yaml");
     let text = fs::read_to_string(&path).unwrap();
@@ -163,5 +163,5 @@ fn prepare(root: &Path, folder: &Path) {
     replace(&path, SECRETS, &format!("{SECRETS}          - list\n"));
     let station = "apiVersion: tidewatch.example.com/v1\nkind: Station\n\
                    metadata: {name: harbour, namespace: default}\nspec: {place: harbour, gauges: 2}\n";
-    fs::write(folder.join("station.yaml"), station).unwrap();
+    fs::write(dir.join("station.yaml"), station).unwrap();
 }

@@ -96,8 +96,8 @@ async fn content_is_printed_and_written(world: &World, name: &str, bundle: &str)
     let names: Vec<_> = maps.map(|map| map["metadata"]["name"].clone()).collect();
     assert_eq!(names, [&*format!("{name}-b"), name], "{run:?}");
 
-    let folder = tempfile::tempdir().unwrap();
-    let to = folder.path().join("bundle").display().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let to = dir.path().join("bundle").display().to_string();
     world.ok(&format!("content {installed} --original -o {to}"));
     let read = |root: &str| fs::read(format!("{root}/manifests/{name}.yaml")).unwrap();
     assert_eq!(read(&to), read(bundle));
@@ -161,8 +161,8 @@ async fn is_paused_and_resumed(world: &World, name: &str) {
     assert_eq!(run.json()["spec"]["paused"], true);
 
     // A paused instance does not become ready.
-    let folder = plain(&[name], "three");
-    let other = text(&folder);
+    let dir = plain(&[name], "three");
+    let other = text(&dir);
     tests::assert_runs! { world;
         "install {name} {other} --timeout 20s" => 1, "", "paused";
         "resume {name} -o name" => 0, "{instance}\n";
@@ -235,9 +235,9 @@ pub(crate) fn push(bundle: &TempDir, image: &str) {
 async fn problems_are_printed_by_every_command() {
     let world = world().await;
     let name = unique("refused");
-    let folder = plain(&[&name], "one");
-    let bundle = text(&folder);
-    let bad = folder.path().join("manifests/bad.yaml");
+    let dir = plain(&[&name], "one");
+    let bundle = text(&dir);
+    let bad = dir.path().join("manifests/bad.yaml");
     fs::write(&bad, "kind: [").unwrap();
     tests::assert_runs! { world;
         "install {name} /no/such/folder" => 1, "", "No such file or directory";
@@ -270,8 +270,8 @@ async fn problems_are_printed_by_every_command() {
 async fn waiting_ends_on_timeout_and_on_signal() {
     let world = world().await;
     let name = unique("standby");
-    let folder = plain(&[&name], "one");
-    let bundle = text(&folder);
+    let dir = plain(&[&name], "one");
+    let bundle = text(&dir);
     // Another provisioner holds the Lease, so this one accepts no content.
     let now = format!("{:.6}", k8s_openapi::jiff::Timestamp::now());
     world
@@ -298,9 +298,9 @@ async fn waiting_ends_on_timeout_and_on_signal() {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": operator, "namespace": "default"},
         "spec": {"containers": [{"name": "a", "image": "example.com/a:b"}]},
     });
-    let folder = plain(&[], "");
-    fs::write(folder.path().join("manifests/pod.yaml"), pod.to_string()).unwrap();
-    let install = format!("install {operator} {}", text(&folder));
+    let dir = plain(&[], "");
+    fs::write(dir.path().join("manifests/pod.yaml"), pod.to_string()).unwrap();
+    let install = format!("install {operator} {}", text(&dir));
     tests::assert_runs! { world;
         "{install} --wait=false" => 0, _;
         "{install} --timeout 3s"

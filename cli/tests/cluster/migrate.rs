@@ -15,7 +15,7 @@ use crate::world::{Rukpak as _, apply, bare};
 
 const NAME: &str = "catalogsources.operators.coreos.com";
 
-fn definition(change: impl FnOnce(&mut Value)) -> Value {
+fn crd(change: impl FnOnce(&mut Value)) -> Value {
     let [_, crd] = crds::optional_crds();
     let mut definition = serde_json::to_value(crd).unwrap();
     // A version that was stored earlier and is no longer served.
@@ -69,7 +69,7 @@ async fn stored_sources_are_corrected_despite_killed_runs() {
 async fn unused_fields_are_deleted_only_with_the_rukpak_crd(cluster: &Cluster) {
     // The CRD of OLM has no field for the new sources.
     let both_stored = ["v1alpha0", "v1alpha1"];
-    let foreign = definition(|spec| {
+    let foreign = crd(|spec| {
         let properties = spec["properties"].as_object_mut().unwrap();
         properties.retain(|name, _| !name.ends_with("Source"));
         let rules = spec.as_object_mut().unwrap();
@@ -92,7 +92,7 @@ async fn unused_fields_are_deleted_only_with_the_rukpak_crd(cluster: &Cluster) {
     assert_eq!(spec("both").await, both);
     assert_eq!(stored_versions(cluster).await, both_stored);
 
-    apply(cluster, [definition(|_| {})]).await;
+    apply(cluster, [crd(|_| {})]).await;
     store_versions(cluster, &both_stored).await;
     let line =
         "catalogsource/default/both: spec.address \"b:2\" dropped: ignored when image is set";

@@ -24,22 +24,22 @@ use crate::{
 
 /// A catalog in a registry, and the manifests that are rendered from it.
 struct Installer {
-    folder: TempDir,
+    dir: TempDir,
     image: String,
     _registry: Registry,
 }
 
 impl Installer {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let catalog = include_str!("../../../examples/catalog/tidewatch/catalog.yaml");
-        tests::write(folder.path(), "catalog/catalog.yaml", catalog);
+        tests::write(dir.path(), "catalog/catalog.yaml", catalog);
         let registry = Registry::plain();
         let image = registry.image("tide/catalog:v1");
         let file = "FROM scratch\nCOPY catalog /configs\nLABEL operators.operatorframework.io.index.configs.v1=/configs\n";
-        Buildah::new().publish(file, folder.path(), &image, &[]);
+        Buildah::new().publish(file, dir.path(), &image, &[]);
         Self {
-            folder,
+            dir,
             image,
             _registry: registry,
         }
@@ -47,21 +47,21 @@ impl Installer {
 
     /// Renders into a directory and returns the objects of its files in the order of their names.
     fn render(&self, to: &str, args: &str) -> Vec<(String, Value)> {
-        let folder = self.folder.path().join(to);
+        let dir = self.dir.path().join(to);
         let mut command = Command::new(binary());
         command
             .args("platform render tidewatch:stable@>=1.3.0 --tls-verify=false".words())
             .args(["--catalog", &self.image])
             .args(args.words())
             .arg("--output-dir")
-            .arg(&folder);
+            .arg(&dir);
         Run::from(command.output().unwrap()).exits(0);
-        let files = fs::read_dir(&folder).unwrap();
+        let files = fs::read_dir(&dir).unwrap();
         let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
         let mut files: Vec<_> = files.collect();
         files.sort();
         let object = |name: String| {
-            let bytes = fs::read(folder.join(&name)).unwrap();
+            let bytes = fs::read(dir.join(&name)).unwrap();
             let mut all: Vec<Value> = yaml::documents(&bytes).map(Result::unwrap).collect();
             assert_eq!(all.len(), 1, "{name}");
             (name, all.remove(0))

@@ -279,8 +279,8 @@ async fn damaged_and_foreign_records_are_rejected(cluster: &Cluster) {
     for (number, problem) in tests::rows![
         1 => "Secret rukpak-system/spring-r1-2 of revision 1 not found; check --system-namespace";
         2 => "got sha256:";
-        3 => "it contains revision 3 of the owner with uid another-uid; choose another revision";
-        4 => "it contains revision 9 of the owner with uid";
+        3 => "the Secret contains revision 3 of the owner with uid another-uid; choose another revision";
+        4 => "the Secret contains revision 9 of the owner with uid";
         5 => "Secret rukpak-system/spring-r5-1 of revision 5 not found";
     ] {
         let prefix = format!("failed to read revision {number} of BundleInstance spring: ");

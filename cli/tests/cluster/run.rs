@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tests::DATABASE_LABEL;
 
 use self::scene::Operator;
-use crate::world::{Rukpak as _, World, definition, eventually, unique, world};
+use crate::world::{Rukpak as _, World, crd, eventually, unique, world};
 
 const INJECTED: &str = "operators.operatorframework.io/injected-bundles";
 const INDEX: &str = "operators.operatorframework.io/index-image";
@@ -66,7 +66,7 @@ async fn story_1_operator_is_upgraded_version_by_version() {
     let world = world().await;
     let operator = Operator::new(&unique("story"));
     let name = &operator.name;
-    let definition = [definition(name)];
+    let definition = [crd(name)];
     let [first, second, third] =
         ["0.0.1", "0.0.2", "0.0.3"].map(|version| operator.publish_with(version, &definition));
     let run = world.ok(&format!("run bundle {first} --use-http"));
@@ -134,8 +134,8 @@ async fn crds_are_kept_on_request(world: &World, operator: &Operator, image: &st
         "cleanup {name} --delete-all=false"
             => 0, _, "Skipping CRD deletion", "CustomResourceDefinition {definition} will be kept (1 custom resource)";
     }
-    let definitions = Api::<CustomResourceDefinition>::all(world.cluster.client().unwrap());
-    let found = definitions.get(&definition).await.unwrap();
+    let crds = Api::<CustomResourceDefinition>::all(world.cluster.client().unwrap());
+    let found = crds.get(&definition).await.unwrap();
     assert_eq!(found.metadata.deletion_timestamp, None);
 
     // The next instance adopts the CRD, and the next cleanup deletes it with all custom resources.
@@ -146,7 +146,7 @@ async fn crds_are_kept_on_request(world: &World, operator: &Operator, image: &st
     }
     assert_eq!(text(operator).await, None);
     eventually("gone", async || {
-        let found = definitions.get_opt(&definition).await.unwrap();
+        let found = crds.get_opt(&definition).await.unwrap();
         found.map_or(Ok(()), |found| Err(format!("{found:?}")))
     })
     .await;

@@ -5,17 +5,17 @@ use std::fs;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::world::{Rukpak as _, World, definition, plain, text, unique, world};
+use crate::world::{Rukpak as _, World, crd, plain, text, unique, world};
 
 // parity: rukpak-41
 #[tokio::test(flavor = "multi_thread")]
 async fn custom_resources_are_deleted_only_after_confirmation() {
     let world = world().await;
     let name = unique("crd");
-    let folder = plain(&[&name], "one");
-    let bundle = text(&folder);
-    let file = folder.path().join("manifests/definition.yaml");
-    fs::write(&file, definition(&name).to_string()).unwrap();
+    let dir = plain(&[&name], "one");
+    let bundle = text(&dir);
+    let file = dir.path().join("manifests/definition.yaml");
+    fs::write(&file, crd(&name).to_string()).unwrap();
     world.ok(&format!("install {name} {bundle}"));
     world
         .apply(json!({

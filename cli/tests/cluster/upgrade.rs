@@ -151,8 +151,8 @@ async fn provisioner_report_takes_precedence(cluster: &Cluster) {
 fn catalogs_are_considered(cluster: &Cluster) {
     let old = [("1.0.0", "4.22"), ("1.1.0", "4.23"), ("1.2.0", "4.22")];
     let stuck = package("stuck", &[("1.0.0", "5.1")]);
-    let folder = catalog(&[package("old", &old), stuck.clone()]);
-    let args = format!("--catalog {}", text(&folder));
+    let dir = catalog(&[package("old", &old), stuck.clone()]);
+    let args = format!("--catalog {}", text(&dir));
     let run = cluster.run(&format!("upgrade-check {args}")).exits(3);
     let mut lines = run.out.lines();
     let line = lines.find(|line| line.starts_with("old/old")).unwrap();
@@ -163,8 +163,8 @@ fn catalogs_are_considered(cluster: &Cluster) {
     assert!(run.out.ends_with(end), "{run:?}");
     let operator = &report(cluster, &args)["operators"][2];
     assert_eq!(operator["unblockedBy"]["version"], "1.1.0");
-    let folder = catalog(&[package("old", &[("1.0.0", "5.0")]), stuck]);
-    let run = cluster.ok(&["upgrade-check", "--catalog", text(&folder)]);
+    let dir = catalog(&[package("old", &[("1.0.0", "5.0")]), stuck]);
+    let run = cluster.ok(&["upgrade-check", "--catalog", text(&dir)]);
     run.out_has("nothing blocks");
 }
 
@@ -172,8 +172,8 @@ fn catalogs_are_considered(cluster: &Cluster) {
 async fn platform_operator_spec_limits_the_remedy(cluster: &Cluster) {
     let slow = channel("old", "slow", &[json!({"name": "old.v1.0.0"})]);
     let versions = [("1.0.0", "4.22"), ("1.1.0", "4.23"), ("1.2.0", "4.23")];
-    let folder = catalog(&[package("old", &versions), slow.to_string()]);
-    let args = format!("--catalog {}", text(&folder));
+    let dir = catalog(&[package("old", &versions), slow.to_string()]);
+    let args = format!("--catalog {}", text(&dir));
     let package = json!({"name": "old"});
     for (spec, expected) in tests::rows![
         json!({"package": package}) => json!("1.2.0");
@@ -200,8 +200,8 @@ async fn plain_bundles_use_the_maximum_of_the_catalog(cluster: &Cluster) {
     assert_eq!(found["maximum"], "4.22");
     assert_eq!(found["findings"][0]["effect"], "Blocks");
     // A specified catalog may correct the maximum and contain the next version.
-    let folder = catalog(&[package("plain", &[("1.0.0", "4.23"), ("1.1.0", "5.1")])]);
-    let args = format!("--to 5.1 --catalog {}", text(&folder));
+    let dir = catalog(&[package("plain", &[("1.0.0", "4.23"), ("1.1.0", "5.1")])]);
+    let args = format!("--to 5.1 --catalog {}", text(&dir));
     let found = find_operator(&report(cluster, &args), "plain");
     assert_eq!(found["maximum"], "4.23");
     assert_eq!(found["unblockedBy"]["version"], "1.1.0");

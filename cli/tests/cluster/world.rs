@@ -242,11 +242,9 @@ pub(crate) async fn apply(
 }
 
 /// Converts CRDs to objects.
-pub(crate) fn objects(
-    definitions: impl IntoIterator<Item = CustomResourceDefinition>,
-) -> Vec<Value> {
-    let definitions = definitions.into_iter();
-    let objects = definitions.map(|definition| serde_json::to_value(definition).unwrap());
+pub(crate) fn objects(crds: impl IntoIterator<Item = CustomResourceDefinition>) -> Vec<Value> {
+    let crds = crds.into_iter();
+    let objects = crds.map(|crd| serde_json::to_value(crd).unwrap());
     objects.collect()
 }
 
@@ -264,8 +262,8 @@ pub(crate) fn binary() -> PathBuf {
 
 /// Writes a plain bundle with one ConfigMap for each name, with this text.
 pub(crate) fn plain(names: &[&str], text: &str) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let manifests = folder.path().join("manifests");
+    let dir = tempfile::tempdir().unwrap();
+    let manifests = dir.path().join("manifests");
     fs::create_dir(&manifests).unwrap();
     for name in names {
         let map = json!({
@@ -274,11 +272,11 @@ pub(crate) fn plain(names: &[&str], text: &str) -> TempDir {
         });
         fs::write(manifests.join(format!("{name}.yaml")), format!("{map:#}")).unwrap();
     }
-    folder
+    dir
 }
 
 /// Returns a CRD of Tides, in an API group with this name.
-pub(crate) fn definition(name: &str) -> Value {
+pub(crate) fn crd(name: &str) -> Value {
     let group = format!("{name}.example.com");
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -295,8 +293,8 @@ pub(crate) fn definition(name: &str) -> Value {
     })
 }
 
-pub(crate) fn text(folder: &TempDir) -> &str {
-    folder.path().to_str().unwrap()
+pub(crate) fn text(dir: &TempDir) -> &str {
+    dir.path().to_str().unwrap()
 }
 
 /// Retries until there is a result. Panics with the last reason after the time limit.

@@ -25,7 +25,7 @@ pub(super) fn annotate(object: &mut Object, notes: &mut UpgradeNotes<'_>) {
         return;
     }
     let message = format!(
-        "is in the community group {group}: annotated {ANNOTATION} so that the API server accepts it"
+        "is in the protected API group {group}: annotation {ANNOTATION} was added so that the API server accepts the CRD"
     );
     let Some(annotations) =
         object_or_new(object, "metadata").and_then(|meta| object_or_new(meta, "annotations"))

@@ -175,7 +175,7 @@ fn copy_shared(
     let copies = estimated_size(shared).saturating_mul(sharing.len());
     if copies > REQUEST_LIMIT {
         let problem = format!(
-            "{path} is too large to be repeated in {} versions",
+            "{path} is too large to be copied to {} versions",
             sharing.len()
         );
         notes.reject(path, problem);
@@ -194,7 +194,7 @@ fn report(repaired: ColumnRepairs, notes: &mut UpgradeNotes<'_>) {
             Code::UpgradedAPI,
             path(),
             format!(
-                "had {} path(s) or type(s) of printer columns corrected that no API server accepts",
+                "had {} invalid path(s) or type(s) of printer columns, which were corrected",
                 repaired.fixed
             ),
         );

@@ -24,7 +24,7 @@ pub(super) fn take_from(spec: &mut Object, notes: &mut UpgradeNotes<'_>) -> Opti
     };
     if listed.is_empty() {
         let Some(name) = named else {
-            notes.reject(path, "it has no version");
+            notes.reject(path, "the CRD has no version");
             return None;
         };
         let Value::Object(version) = json!({"name": name, "served": true, "storage": true}) else {
@@ -70,10 +70,13 @@ fn store(versions: &mut [Object], notes: &mut UpgradeNotes<'_>) -> bool {
         notes.warn(
             Code::UpgradedAPI,
             path.index(0),
-            "does not store its only version, which the API server rejects; the version is now stored",
+            "had no storage version, which the API server rejects; its only version is now the storage version",
         );
     } else if stored != 1 {
-        notes.reject(path, format!("{stored} versions are stored instead of one"));
+        notes.reject(
+            path,
+            format!("exactly one version must be the storage version, not {stored}"),
+        );
         return false;
     }
     for version in versions {

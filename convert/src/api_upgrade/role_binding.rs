@@ -31,7 +31,7 @@ pub(super) fn reshape(object: &mut Object, notes: &mut UpgradeNotes<'_>) {
             notes.change(
                 Code::UpgradedAPI,
                 Path::from(["subjects"]).index(at),
-                "bound the user \"*\", which is the group system:authenticated in v1",
+                "now binds the group system:authenticated, because the user \"*\" is not a wildcard in v1",
             );
         }
     }

@@ -23,10 +23,10 @@ pub enum NotServed {
 /// own.
 ///
 /// ```
-/// use convert::upgrade::{Unserved, unserved};
+/// use convert::api_upgrade::{NotServed, unserved};
 /// use manifests::version::KubeVersion;
-/// let gone = unserved("batch/v1beta1", "CronJob", KubeVersion::new(1, 25));
-/// assert_eq!(gone, Some(Unserved::Gone { until: 25, successor: Some("batch/v1") }));
+/// let removed = unserved("batch/v1beta1", "CronJob", KubeVersion::new(1, 25));
+/// assert_eq!(removed, Some(NotServed::Removed { until: 25, successor: Some("batch/v1") }));
 /// assert_eq!(unserved("batch/v1beta1", "CronJob", KubeVersion::new(1, 24)), None);
 /// ```
 pub fn unserved(api_version: &str, kind: &str, target: KubeVersion) -> Option<NotServed> {

@@ -38,7 +38,7 @@ pub(super) fn reshape(object: &mut Object, notes: &mut UpgradeNotes<'_>) {
         notes.change(
             Code::UpgradedAPI,
             Path::from(["webhooks"]).index(at),
-            "had defaults of v1beta1 made explicit that v1 changed (failurePolicy, matchPolicy, timeoutSeconds, \
+            "now sets v1beta1 defaults explicitly because v1 changed them (failurePolicy, matchPolicy, timeoutSeconds, \
              admissionReviewVersions)",
         );
     }
@@ -47,7 +47,7 @@ pub(super) fn reshape(object: &mut Object, notes: &mut UpgradeNotes<'_>) {
             Level::Warning,
             Code::UpgradedAPI,
             Path::from(["webhooks"]).index(at).key("sideEffects"),
-            "does not rule out side effects, which v1 requires; declared NoneOnDryRun, so dry runs now reach the webhook",
+            "does not set sideEffects to None or NoneOnDryRun, which v1 requires; sideEffects is now NoneOnDryRun, so dry runs reach the webhook",
             Some("make sure that the webhook respects dryRun in its reviews".into()),
         );
     }

@@ -37,7 +37,7 @@ pub(super) fn reshape(object: &mut Object, from: &str, kind: &str, notes: &mut U
         notes.change(
             Code::UpgradedAPI,
             Path::from(["spec"]),
-            format!("had defaults of {from} made explicit that apps/v1 changed"),
+            format!("now sets {from} defaults explicitly because apps/v1 changed them"),
         );
     }
 }
@@ -55,7 +55,7 @@ fn selector(spec: &mut Object, from: &str, notes: &mut UpgradeNotes<'_>) {
             notes.change(
                 Code::UpgradedAPI,
                 Path::from(["spec"]),
-                "got the selector that its template's labels implied; apps/v1 requires one",
+                "now has the selector that the labels of its template implied; apps/v1 requires an explicit selector",
             );
         }
         None => notes.warn(

@@ -79,29 +79,28 @@ pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findi
         memory: limits.memory.min(max.memory),
         ..limits
     };
-    let find =
-        |folder: &str, key, findings: &mut Findings| find(content, folder, key, limits, findings);
+    let find = |dir: &str, key, findings: &mut Findings| find(content, dir, key, limits, findings);
     let mut metadata = Metadata {
         manifests_dir: "manifests".into(),
         ..Metadata::default()
     };
-    let mut folder = "metadata".to_owned();
+    let mut dir = "metadata".to_owned();
     if let Some(found) = find("metadata", "annotations", findings) {
         metadata.place = Location::file(&*found.file);
         metadata.annotations = texts(content, found, findings);
         media_type(&metadata, findings);
         let mut named = |key, default| {
             let named = metadata.annotation(key);
-            bundle::folder(content, named, default, key, &metadata.place, findings)
+            bundle::dir(content, named, default, key, &metadata.place, findings)
         };
-        folder = named(keys::METADATA, "metadata");
+        dir = named(keys::METADATA, "metadata");
         metadata.manifests_dir = named(keys::MANIFESTS, "manifests");
     } else {
         missing(content, findings);
     }
     let find = |key, findings: &mut Findings| {
-        let found = find(&folder, key, findings);
-        ignored(content, &folder, (key, found.as_ref()), limits, findings);
+        let found = find(&dir, key, findings);
+        ignored(content, &dir, (key, found.as_ref()), limits, findings);
         found
     };
     if let Some(found) = find("properties", findings) {
@@ -173,13 +172,13 @@ fn media_type(metadata: &Metadata, findings: &mut Findings) {
 /// Finds the file in a directory whose document has a non-empty `key`; see [`find_document`].
 fn find(
     content: &Content,
-    folder: &str,
+    dir: &str,
     key: &str,
     limits: yaml::Limits,
     findings: &mut Findings,
 ) -> Option<MetadataMatch> {
-    let names = content.folder(folder).map(|(name, _)| name);
-    match find_document(folder, key, names, limits, |path| content.read(path)) {
+    let names = content.dir(dir).map(|(name, _)| name);
+    match find_document(dir, key, names, limits, |path| content.read(path)) {
         Ok(found) => found,
         Err((file, error)) => {
             unreadable(&file, key, &error, findings);
@@ -192,7 +191,7 @@ fn find(
 /// after the first one, and a second file with a list.
 fn ignored(
     content: &Content,
-    folder: &str,
+    dir: &str,
     (key, found): (&str, Option<&MetadataMatch>),
     limits: yaml::Limits,
     findings: &mut Findings,
@@ -203,11 +202,11 @@ fn ignored(
         Code::Property
     };
     let used = found.map(|found| found.file.as_str());
-    for (name, file) in content.folder(folder) {
+    for (name, file) in content.dir(dir) {
         if !is_named_after(name, key) {
             continue;
         }
-        let path = format!("{folder}/{name}");
+        let path = format!("{dir}/{name}");
         let mut documents = yaml::documents_with(&file.bytes, limits);
         let has_list = match documents.next() {
             Some(Ok(Value::Object(map))) => field_name(&map, key).is_some(),
@@ -231,19 +230,19 @@ fn ignored(
             );
         }
     }
-    let names = content.folder("metadata").map(|(name, _)| name);
+    let names = content.dir("metadata").map(|(name, _)| name);
     let rendered = first_document("metadata", key, names, limits, |path| content.read(path));
     if let Some(rendered) = rendered
         && used != Some(&rendered.file)
     {
         let file = used.map_or_else(
-            || format!("no file in {folder}/ has {key}"),
-            |used| format!("{key} of {used} are used"),
+            || format!("the conversion finds none in {dir}/"),
+            |used| format!("the conversion uses those of {used}"),
         );
         findings.warn(
             code,
             Location::file(&*rendered.file),
-            format!("opm renders catalogs with the {key} of this file, but here {file}"),
+            format!("opm renders catalogs with the {key} of this file, but {file}"),
             &format!("keep {key} in one file, metadata/{key}.yaml"),
         );
     }

@@ -113,7 +113,7 @@ fn release(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
             &["metadata", "name"],
             format!(
                 "bundle name with release versioning {:?} does not match expected name {expected:?}; operator-sdk and \
-                 opm refuse this",
+                 opm reject this",
                 csv.name()
             ),
             "rename the CSV",
@@ -135,7 +135,7 @@ fn release(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
         .annotation("olm.substitutesFor")
         .is_some_and(|name| !name.is_empty())
     {
-        let message = "the CSV has a release and the annotation olm.substitutesFor; opm rejects both together".to_owned();
+        let message = "the CSV has a release and the annotation olm.substitutesFor; opm rejects the combination".to_owned();
         warn(
             &["metadata", "annotations", "olm.substitutesFor"],
             message,

@@ -15,15 +15,15 @@ pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
 }
 
 fn hidden(input: Input<'_>, findings: &mut Findings) {
-    let folder = &input.metadata.manifests_dir;
+    let dir = &input.metadata.manifests_dir;
     for (name, _) in input
         .content
-        .folder(folder)
+        .dir(dir)
         .filter(|(name, _)| name.starts_with('.') && !name.contains('/'))
     {
         findings.warn(
             Code::HiddenFile,
-            Location::file(format!("{folder}/{name}")),
+            Location::file(format!("{dir}/{name}")),
             format!("bundle manifests dir has hidden file {name:?}: opm skips it, and operator-sdk rejects the bundle"),
             "remove or rename it",
         );
@@ -85,10 +85,9 @@ pub(super) const WARN_SIZE: u64 = LIMIT * 85 / 100;
 
 fn size(input: Input<'_>, findings: &mut Findings) {
     let files = || {
-        let folders = [input.metadata.manifests_dir.as_str(), "metadata"];
-        folders
-            .into_iter()
-            .flat_map(|folder| input.content.folder(folder))
+        let dirs = [input.metadata.manifests_dir.as_str(), "metadata"];
+        dirs.into_iter()
+            .flat_map(|dir| input.content.dir(dir))
             .map(|(_, file)| file.bytes.as_ref())
     };
     // Compression adds no more than this, and most bundles are small.

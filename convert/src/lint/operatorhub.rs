@@ -209,7 +209,7 @@ fn categories(csv: Csv<'_>, findings: &mut Findings) {
                 "csv.Metadata.Annotations.Categories has no such category: {}; OperatorHub.io rejects it",
                 unknown.join(", ")
             ),
-            &format!("use some of {}", CATEGORIES.join(", ")),
+            &format!("use one or more of {}", CATEGORIES.join(", ")),
         );
     }
 }

@@ -137,11 +137,11 @@ fn wildcard(rule: &Rule<'_>, findings: &mut Findings) {
         .map(|(_, name)| *name)
         .collect();
     if !wild.is_empty() {
-        let problem = format!("allows all {} with \"*\"", wild.join(" and all "));
+        let problem = format!("grants all {} with \"*\"", wild.join(" and all "));
         rule.warn(
             Code::WildcardPermissions,
             &problem,
-            "list what the operator needs",
+            "list only those that the operator needs",
             findings,
         );
     }
@@ -151,8 +151,8 @@ fn crd_permissions(rule: &Rule<'_>, findings: &mut Findings) {
     if rule.names("apiextensions.k8s.io", "customresourcedefinitions")
         && let Some(verb) = rule.allows(&["create", "patch"])
     {
-        let problem = format!("allows to {verb} CRDs; an operator should not need this");
-        let remedy = "put the CRDs into the bundle, and allow get, list and watch";
+        let problem = format!("grants {verb} on CRDs; an operator should not need this");
+        let remedy = "put the CRDs into the bundle, and grant only get, list and watch";
         rule.warn(Code::CRDPermissions, &problem, remedy, findings);
     }
 }
@@ -162,7 +162,7 @@ fn budgets(rule: &Rule<'_>, findings: &mut Findings) {
         && let Some(verb) = rule.allows(&["create", "update", "patch"])
     {
         let problem = format!(
-            "allows to {verb} PodDisruptionBudgets, with which an operator can keep nodes from being drained"
+            "grants {verb} on PodDisruptionBudgets, with which an operator can block node drains"
         );
         rule.warn(
             Code::BudgetPermissions,
@@ -193,7 +193,7 @@ fn security_constraints(rule: &Rule<'_>, findings: &mut Findings) {
         && let Some(verb) = rule.allows(&["update", "patch", "delete"])
     {
         let problem = format!(
-            "allows to {verb} OpenShift's default SecurityContextConstraints; operator-sdk rejects this"
+            "grants {verb} on OpenShift's default SecurityContextConstraints; operator-sdk rejects this"
         );
         let remedy = "create separate SecurityContextConstraints, and list them in resourceNames";
         rule.warn(Code::SecurityConstraints, &problem, remedy, findings);

@@ -88,7 +88,7 @@ fn openshift(input: Input<'_>, findings: &mut Findings) {
             Code::OpenShiftRange,
             item.place.at(&Path::from(["apiVersion"])),
             format!(
-                "{} is in {}, which OpenShift 4.9 and later do not serve: OLM cannot install the bundle there, and the \
+                "{} uses {}, which OpenShift 4.9 and later do not serve: OLM cannot install the bundle there, and the \
                  bundle does not declare this",
                 item.label(),
                 item.api_version()
@@ -172,7 +172,7 @@ fn removed_resources(input: Input<'_>, findings: &mut Findings) {
                 findings.warn(
                     Code::RemovedAPI,
                     rule.place(),
-                    format!("a permission refers to {resource} of {group:?}, which Kubernetes does not serve since \
+                    format!("a permission refers to {resource} of {group:?}, which is no longer served as of Kubernetes \
                              v1.{until}"),
                     &if successor.is_empty() { "remove it".to_owned() } else { format!("use {successor:?} only") },
                 );

@@ -60,10 +60,10 @@ mod tests {
             .collect()
     }
 
-    fn brief(rights: &[SubjectPermissions]) -> Vec<(usize, bool)> {
-        rights
+    fn brief(permissions: &[SubjectPermissions]) -> Vec<(usize, bool)> {
+        permissions
             .iter()
-            .map(|rights| (rights.grants.len(), rights.is_incomplete))
+            .map(|permissions| (permissions.grants.len(), permissions.is_incomplete))
             .collect()
     }
 
@@ -107,8 +107,12 @@ mod tests {
         let objects = bindings.chain([role]);
         let objects: Vec<_> = objects.map(|object| object.try_into().unwrap()).collect();
         let mut budget = with!(Budget, memory: 1 << 20, comparisons: 0);
-        let rights = permissions::collect_rights(&objects, &mut budget);
-        assert_eq!(rights.len(), 3000);
-        assert!(rights.iter().all(|rights| rights.is_incomplete));
+        let permissions = permissions::collect_rights(&objects, &mut budget);
+        assert_eq!(permissions.len(), 3000);
+        assert!(
+            permissions
+                .iter()
+                .all(|permissions| permissions.is_incomplete)
+        );
     }
 }

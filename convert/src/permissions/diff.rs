@@ -44,7 +44,7 @@ pub fn gained(before: &[Object], after: &[Object]) -> Option<PermissionDiff> {
     let before = granted_by(before);
     let held: BTreeMap<(&Subject, &Scope), &SubjectPermissions> = before
         .iter()
-        .map(|rights| ((&rights.holder, &rights.scope), rights))
+        .map(|permissions| ((&permissions.holder, &permissions.scope), permissions))
         .collect();
     let mut remaining = Remaining {
         compared: MAX_COMPARED,
@@ -52,22 +52,22 @@ pub fn gained(before: &[Object], after: &[Object]) -> Option<PermissionDiff> {
     };
     let mut comparisons = Budget::default().comparisons;
     let mut lines = BTreeSet::new();
-    for rights in &granted_by(after) {
+    for permissions in &granted_by(after) {
         // Permissions for the cluster include every namespace.
-        let mut held_rights: Vec<&SubjectPermissions> = [&Scope::Cluster, &rights.scope]
+        let mut held_rights: Vec<&SubjectPermissions> = [&Scope::Cluster, &permissions.scope]
             .into_iter()
-            .filter_map(|scope| held.get(&(&rights.holder, scope)).copied())
+            .filter_map(|scope| held.get(&(&permissions.holder, scope)).copied())
             .collect();
-        held_rights.dedup_by_key(|rights| &rights.scope);
-        let place = match &rights.scope {
-            Scope::Cluster => format!("{}, in the whole cluster", rights.holder),
-            Scope::Namespace(name) => format!("{}, in namespace {name}", rights.holder),
+        held_rights.dedup_by_key(|permissions| &permissions.scope);
+        let place = match &permissions.scope {
+            Scope::Cluster => format!("{}, in the whole cluster", permissions.holder),
+            Scope::Namespace(name) => format!("{}, in namespace {name}", permissions.holder),
         };
         let rules: Vec<&Rule> = held_rights
             .iter()
-            .flat_map(|rights| rights.grants.iter().map(|grant| &grant.rule))
+            .flat_map(|permissions| permissions.grants.iter().map(|grant| &grant.rule))
             .collect();
-        let new = rights
+        let new = permissions
             .grants
             .iter()
             .flat_map(|grant| more(&grant.rule, &rules, &mut remaining))
@@ -75,15 +75,15 @@ pub fn gained(before: &[Object], after: &[Object]) -> Option<PermissionDiff> {
         for rule in rule::merge(new, &mut comparisons) {
             lines.insert(format!("{place}: {}", text(&rule)));
         }
-        for role in &rights.other_roles {
+        for role in &permissions.other_roles {
             if !held_rights
                 .iter()
-                .any(|rights| rights.other_roles.contains(role))
+                .any(|permissions| permissions.other_roles.contains(role))
             {
                 lines.insert(format!("{place}: whatever {role} allows"));
             }
         }
-        if rights.is_incomplete {
+        if permissions.is_incomplete {
             lines.insert(format!("{place}: more than can be listed"));
         }
     }

@@ -35,21 +35,24 @@ fn named(mut rule: Value, name: &str) -> Value {
 }
 
 /// Formats `verbs on groups:resources`, short enough for tables.
-fn short(rights: &SubjectPermissions) -> Vec<String> {
+fn short(permissions: &SubjectPermissions) -> Vec<String> {
     let join = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(",");
     let line = |Grant { rule, .. }: &Grant| {
         let (verbs, groups) = (join(&rule.verbs), join(&rule.api_groups));
         let of = [&rule.resources, &rule.resource_names, &rule.urls].map(join);
         format!("{verbs} {groups}:{}", of.concat())
     };
-    rights.grants.iter().map(line).collect()
+    permissions.grants.iter().map(line).collect()
 }
 
 /// Formats the holder, scope, grants and roles of others of each entry.
 fn described(values: &[Value]) -> Vec<String> {
-    let line = |rights: &SubjectPermissions| {
-        let (grants, others) = (short(rights), &rights.other_roles);
-        format!("{} {:?} {grants:?} {others:?}", rights.holder, rights.scope)
+    let line = |permissions: &SubjectPermissions| {
+        let (grants, others) = (short(permissions), &permissions.other_roles);
+        format!(
+            "{} {:?} {grants:?} {others:?}",
+            permissions.holder, permissions.scope
+        )
     };
     granted_by(&objects(values)).iter().map(line).collect()
 }
@@ -102,11 +105,11 @@ fn equivalent_rules_are_merged() {
         vec![rule(&["a"], &["x"], &["get"]), named(rule(&["a"], &["x"], &["get"]), "n")] => &["get a:x"];
         vec![named(rule(&["a"], &["x"], &["get"]), "m"), named(rule(&["a"], &["x"], &["get"]), "n")] => &["get a:xm,n"];
     ] {
-        let rights = granted_by(&objects(&[
+        let permissions = granted_by(&objects(&[
             role("ClusterRole", "r", rules.clone().into()),
             binding("ClusterRoleBinding", "ClusterRole", "r"),
         ]));
-        assert_eq!(short(&rights[0]), merged, "{rules:?}");
+        assert_eq!(short(&permissions[0]), merged, "{rules:?}");
     }
 }
 
@@ -156,9 +159,9 @@ fn dangerous_permissions_are_reported() {
 #[test]
 fn dangers_of_default_roles_are_reported() {
     let edit = within("a", binding("RoleBinding", "ClusterRole", "edit"));
-    let rights = granted_by(&objects(&[edit]));
+    let permissions = granted_by(&objects(&[edit]));
     let dangers = BTreeSet::from([Risk::Secrets, Risk::Impersonate, Risk::Exec]);
-    assert!(rights[0].risks().is_superset(&dangers));
+    assert!(permissions[0].risks().is_superset(&dangers));
 }
 
 #[test]

@@ -15,7 +15,7 @@ const OPENSHIFT_5: u64 = 23;
 /// numbers that are not releases.
 ///
 /// ```
-/// use convert::removal::kubernetes_of;
+/// use convert::removed_apis::kubernetes_of;
 /// use manifests::{openshift::Release, version::KubeVersion};
 /// assert_eq!(kubernetes_of(Release::new(4, 16)), Some(KubeVersion::new(1, 29)));
 /// ```

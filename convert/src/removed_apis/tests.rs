@@ -20,7 +20,7 @@ fn kube(minor: u64) -> KubeVersion {
 
 /// API, the release that removes it, and its replacement.
 fn brief(removals: &RemovedApiUses) -> Vec<(&str, u64, Option<&str>)> {
-    let gone = removals.found.iter().map(|removal| &removal.gone);
+    let gone = removals.found.iter().map(|removal| &removal.api);
     gone.map(|gone| (gone.api_version, gone.until, gone.instead))
         .collect()
 }
@@ -91,7 +91,7 @@ fn roles_reveal_the_removed_apis_in_use() {
         let rules = json!([{"apiGroups": ["policy"], "resources": [resource], "verbs": ["use"]}]);
         let found = between([&role(&rules)], kube(24), kube(25)).found;
         assert_rows!((found.len(), found[0].to_string()) => (1, expected.to_owned()));
-        assert_rows!((found[0].gone.api_version, found[0].gone.until) => ("policy/v1beta1", 25));
+        assert_rows!((found[0].api.api_version, found[0].api.until) => ("policy/v1beta1", 25));
     }
     for rules in [
         json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]),
@@ -109,11 +109,11 @@ fn roles_reveal_the_removed_apis_in_use() {
 fn messages_describe_the_effect_on_objects() {
     let message =
         |api, kind| between([&object(api, kind)], kube(24), kube(25)).found[0].to_string();
-    let expected = "CronJob b/a is in batch/v1beta1, which Kubernetes 1.25 does not serve; it is applied in batch/v1 from that version on";
+    let expected = "CronJob b/a uses batch/v1beta1, which Kubernetes 1.25 does not serve; from that version on, the object is applied as batch/v1";
     assert_eq!(message("batch/v1beta1", "CronJob"), expected);
     assert_eq!(
         message("policy/v1beta1", "PodSecurityPolicy"),
-        "PodSecurityPolicy b/a is in policy/v1beta1, which Kubernetes 1.25 does not serve and which has no replacement: the \
+        "PodSecurityPolicy b/a uses policy/v1beta1, which Kubernetes 1.25 does not serve and which has no replacement: the \
          object is removed in that version"
     );
 }

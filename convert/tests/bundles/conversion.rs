@@ -160,18 +160,18 @@ fn manifests_directory_is_the_annotated_one() {
         .without(CRD)
         .file("deploy/olm/csv.yaml", good.json(CSV))
         .file("deploy/olm/crd.yaml", good.json(CRD));
-    let named = |bundle: &Bundle, folder: &str| {
+    let named = |bundle: &Bundle, dir: &str| {
         let annotations = &good.0[ANNOTATIONS];
-        let text = annotations.replace("v1: manifests/", &format!("v1: {folder}"));
+        let text = annotations.replace("v1: manifests/", &format!("v1: {dir}"));
         bundle.clone().file(ANNOTATIONS, text).convert()
     };
-    for (bundle, folders) in tests::rows![
+    for (bundle, dirs) in tests::rows![
         &moved => &["deploy/olm/", "/deploy//olm"][..];
         // A value that names no directory has no effect.
         &good => &["nowhere/", ".", "/", "./"];
     ] {
-        for folder in folders {
-            assert_rows!(names(&named(bundle, folder)) => names(&good.convert()), "{folder}");
+        for dir in dirs {
+            assert_rows!(names(&named(bundle, dir)) => names(&good.convert()), "{dir}");
         }
     }
     for outside in ["../deploy", "deploy/../../x"] {

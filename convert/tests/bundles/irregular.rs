@@ -21,8 +21,8 @@ fn with<'a>(bundle: &Bundle, irregular: impl IntoIterator<Item = (&'a str, Irreg
 #[test]
 fn irregular_entries_are_refused_or_counted() {
     const MAP: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}";
-    let named = |folder: &str| {
-        format!("annotations: {{operators.operatorframework.io.bundle.manifests.v1: {folder}}}")
+    let named = |dir: &str| {
+        format!("annotations: {{operators.operatorframework.io.bundle.manifests.v1: {dir}}}")
     };
     for (class, annotations, link, refused) in tests::rows![
         Class::Plain, None, "manifests/b.yaml" => true;

@@ -60,8 +60,7 @@ fn reading_ends_at_the_first_limit() {
     let report = bundle.convert_with(&options).report;
     let refusals: Vec<String> = report.refusals().map(ToString::to_string).collect();
     assert_eq!(refusals.len(), 1, "{refusals:?}");
-    let pattern =
-        "manifests/a.yaml*: too many values: the limit leaves *raise the limit with --max-values";
+    let pattern = "manifests/a.yaml*: too many values: at most *raise the limit with --max-values";
     assert!(tests::table::matches(pattern, &refusals[0]), "{refusals:?}");
 }
 

@@ -146,7 +146,7 @@ fn plain_content_is_rejected_with_the_messages_of_rukpak() {
             => "invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object";
         vec![("manifests/README.md", "# Readme\n\nA text.\n")] => "the document is a string, not an object";
         vec![("manifests/x.yaml", map), ("manifests/y.yaml", &map.replace("}}", "}, data: {k: v}}"))]
-            => "bundle contains ConfigMap \"a\" twice, and they differ";
+            => "bundle contains ConfigMap \"a\" twice with different content";
         vec![("manifests/x.yaml", "{apiVersion: v1, kind: ConfigMap}")] => "a ConfigMap has no metadata.name";
         vec![("manifests/x.yaml", "{kind: ConfigMap, metadata: {name: a}}")] => "the object has no apiVersion";
     ] {

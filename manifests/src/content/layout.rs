@@ -155,7 +155,7 @@ pub(super) fn directories<T, B: AsRef<[u8]>>(
     paths: &PathMap<T>,
     mut read: impl FnMut(&str, &T) -> Option<B>,
 ) -> Vec<String> {
-    let names = paths.folder(METADATA).map(|(name, _)| name);
+    let names = paths.dir(METADATA).map(|(name, _)| name);
     let found = find_document(METADATA, "annotations", names, metadata_limits(), |path| {
         read(path, paths.get(path)?)
     });

@@ -161,10 +161,10 @@ impl<T> EntryLimiter<T> {
             other: below.to_owned(),
         };
         for (at, _) in path.match_indices('/') {
-            if let Some(folder) = path.get(..at)
-                && self.paths.is_taken(folder)
+            if let Some(dir) = path.get(..at)
+                && self.paths.is_taken(dir)
             {
-                return Err(conflict(folder, path));
+                return Err(conflict(dir, path));
             }
         }
         match self.paths.first_below(path) {

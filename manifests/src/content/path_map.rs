@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Irregular;
 
 /// Ordered map of values and irregular entries by normalized relative path. No path has both, is repeated, or lies below
-/// another one. Only a [`Gate`](super::Gate) creates a map, so that its users do not have to validate the paths again.
+/// another one. Only a [`Gate`](super::EntryLimiter) creates a map, so that its users do not have to validate the paths again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathMap<T> {
     values: BTreeMap<String, T>,
@@ -41,8 +41,8 @@ impl<T> PathMap<T> {
     }
 
     /// Returns a path below a directory: that of a value, or else of an irregular entry.
-    pub(super) fn first_below(&self, folder: &str) -> Option<&str> {
-        let below = format!("{folder}/");
+    pub(super) fn first_below(&self, directory: &str) -> Option<&str> {
+        let below = format!("{directory}/");
         let value = self.values.range(below.clone()..).next();
         let irregular = self.irregular.range(below.clone()..).next();
         let mut paths = [value.map(|(path, _)| path), irregular.map(|(path, _)| path)]
@@ -73,13 +73,13 @@ impl<T> PathMap<T> {
     }
 
     /// Returns the values below a directory, ordered, with their paths relative to it. `""` is the root.
-    pub fn folder<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a T)> {
+    pub fn dir<'a>(&'a self, directory: &'a str) -> impl Iterator<Item = (&'a str, &'a T)> {
         self.values
-            .range(folder.to_owned()..)
-            .take_while(move |(path, _)| path.starts_with(folder))
+            .range(directory.to_owned()..)
+            .take_while(move |(path, _)| path.starts_with(directory))
             .filter_map(move |(path, value)| {
-                let rest = path.strip_prefix(folder)?;
-                let inside = if folder.is_empty() {
+                let rest = path.strip_prefix(directory)?;
+                let inside = if directory.is_empty() {
                     rest
                 } else {
                     rest.strip_prefix('/')?
@@ -89,15 +89,15 @@ impl<T> PathMap<T> {
     }
 
     /// Reports whether a directory contains at least one value.
-    pub fn has_folder(&self, folder: &str) -> bool {
-        self.folder(folder).next().is_some()
+    pub fn has_folder(&self, directory: &str) -> bool {
+        self.dir(directory).next().is_some()
     }
 
     /// Returns the values below a directory as a new map, with paths relative to the directory. Irregular entries outside
     /// of the directory are kept as `../…`, so that they are still assessed.
     #[must_use]
-    pub fn into_folder(self, folder: &str) -> Self {
-        let below = format!("{folder}/");
+    pub fn into_folder(self, directory: &str) -> Self {
+        let below = format!("{directory}/");
         let values = self.values.into_iter().filter_map(|(path, value)| {
             let path = path.strip_prefix(&below)?;
             Some((path.to_owned(), value))

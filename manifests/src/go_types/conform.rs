@@ -225,7 +225,7 @@ impl ConformWalk {
                 path: Path::root(),
                 kind: ProblemKind::Mismatch {
                     expected: "an object with at most 1000 values of a wrong type",
-                    found: "more of them",
+                    found: "an object with more of them",
                     value: String::new(),
                 },
             }),

@@ -63,7 +63,7 @@ fn missing_values_have_the_message_of_the_document() {
         let expected =
             format!("Cannot construct catalog image reference, {names} couldn't be resolved");
         assert_rows!((error.is_for_good(), error.to_string()) => (is_for_good, expected));
-        let start = "the variables are kube_major_version, ";
+        let start = "supported variables: kube_major_version, ";
         assert_rows!(error.hint().is_some_and(|hint| hint.starts_with(start)) => is_for_good, "{text}");
     }
     assert_rows!(resolve("a/c:{ocp_minor_version}", &kubernetes).unwrap_err().hint() => None);

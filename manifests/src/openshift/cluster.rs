@@ -126,7 +126,7 @@ fn read(text: Option<&str>) -> (Option<Release>, Option<String>) {
     }
     match version::parse_lenient(text) {
         Ok(version) => (Some(Release::new(version.major, version.minor)), None),
-        Err(error) => (None, Some(format!("the cluster's version: {error}"))),
+        Err(error) => (None, Some(format!("invalid cluster version: {error}"))),
     }
 }
 

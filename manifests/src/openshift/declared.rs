@@ -433,7 +433,7 @@ impl Problem {
             .into(),
             Self::OlmV0Rejects { declared, .. } => {
                 let version = declared.text();
-                format!("use the string \"{version}\" without white space").into()
+                format!("use the string \"{version}\" without whitespace").into()
             }
             Self::Differs { lower, higher } => {
                 let is_key =
@@ -454,7 +454,7 @@ impl Problem {
             Self::Undeterminable {
                 declared, olm_v0, ..
             } if declared.source == Spelling::InstalledProperties => format!(
-                "{self}; OLM v0 overwrites the annotation when OLM v0 installs from a catalog; otherwise {olm_v0}"
+                "{self}; OLM v0 overwrites the annotation when it installs the bundle from a catalog; otherwise {olm_v0}"
             ),
             Self::Undeterminable { olm_v0, .. } => format!("{self}; {olm_v0}"),
             Self::Differs { .. } | Self::OlmV0Rejects { .. } => self.to_string(),

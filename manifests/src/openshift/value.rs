@@ -23,7 +23,9 @@ pub enum ParseMaximumError {
     )]
     Several(String),
     /// The annotation that lists the properties is malformed.
-    #[error("max OpenShift version cannot be determined: the annotation is not JSON of properties")]
+    #[error(
+        "max OpenShift version cannot be determined: the annotation is not a JSON list of properties"
+    )]
     Unreadable,
     /// The annotation has a value of another type, with this spelling.
     #[error(

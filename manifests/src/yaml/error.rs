@@ -111,7 +111,7 @@ impl DocumentError {
     /// Returns the fault of an input with more entries of mappings and sequences than remain in the limit.
     pub(super) fn too_many(at: Option<usize>, limits: &Limits) -> Self {
         let message = format!(
-            "too many values: the limit leaves {} for this input",
+            "too many values: at most {} are allowed in this input",
             limits.values
         );
         Self {
@@ -124,7 +124,7 @@ impl DocumentError {
     /// Returns the fault of values that take more memory than remains in the limit.
     pub(super) fn too_large(at: Option<usize>, limits: &Limits) -> Self {
         let message = format!(
-            "too many values: the limit leaves {} bytes of memory for those of this input",
+            "too many values: at most {} bytes of memory are allowed for the values of this input",
             limits.memory
         );
         Self {

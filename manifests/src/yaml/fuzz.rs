@@ -1,6 +1,6 @@
 //! Mutations of YAML, and properties that hold for every input.
 //!
-//! `RUKPAK_CORPUS=folder` checks all YAML files below a folder as well.
+//! `RUKPAK_CORPUS=folder` checks all YAML files below a directory as well.
 
 use std::{env, fs, path::Path as FilePath};
 
@@ -174,8 +174,8 @@ fn both_readers_agree_on_the_corpus() {
     println!("{total} documents, {fast} by the fast reader");
 }
 
-fn walk(folder: &FilePath, visit: &mut impl FnMut(&FilePath)) {
-    for entry in fs::read_dir(folder).unwrap() {
+fn walk(dir: &FilePath, visit: &mut impl FnMut(&FilePath)) {
+    for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             walk(&path, visit);

@@ -51,7 +51,7 @@ impl Tree {
     pub(super) fn node(&self, id: Id) -> Result<&Node, DocumentError> {
         self.nodes
             .get(id)
-            .ok_or_else(|| DocumentError::new(0, "lost a node"))
+            .ok_or_else(|| DocumentError::new(0, "internal error: missing node"))
     }
 
     /// Returns all nodes in the order in which they start. The index of a node is its [`Id`].
@@ -65,7 +65,7 @@ pub(super) fn read(text: &str, limits: &Limits) -> Result<Tree, DocumentError> {
     if let Some(at) = inner_mark(text) {
         return Err(DocumentError::new(
             at,
-            "a byte order mark may only stand at the start",
+            "a byte order mark is allowed only at the start",
         ));
     }
     commas::check(text, limits)?;

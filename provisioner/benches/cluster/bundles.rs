@@ -111,7 +111,7 @@ pub(crate) fn operator(name: &str) -> Content {
             }},
         },
     });
-    let definition = json!({
+    let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("widgets.{group}")},
         "spec": {
@@ -136,7 +136,7 @@ pub(crate) fn operator(name: &str) -> Content {
     }});
     content(&[
         ("manifests/csv.yaml".to_owned(), csv),
-        ("manifests/crd.yaml".to_owned(), definition),
+        ("manifests/crd.yaml".to_owned(), crd),
         ("metadata/annotations.yaml".to_owned(), annotations),
     ])
 }

@@ -42,8 +42,8 @@ type Cell = fn(&Figures) -> Option<String>;
 
 fn paired(all: &[Figures]) {
     let names: Vec<&str> = all.iter().map(|figures| figures.contender.name()).collect();
-    let right = " ---: |".repeat(all.len());
-    println!("| | {} |\n| --- |{right}", names.join(" | "));
+    let alignment = " ---: |".repeat(all.len());
+    println!("| | {} |\n| --- |{alignment}", names.join(" | "));
     let rows: [(&str, Cell); 13] = ::tests::rows![
         "a small bundle, creation to Installed" => |found| spread(&found.small);
         "fifty bundles at once, until settled" => |found| found.fifty.as_ref().map(|fifty| seconds(fifty.settled));

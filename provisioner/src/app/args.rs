@@ -386,7 +386,7 @@ impl Args {
             controllers,
             lease: leader_elect.then_some(lease_duration),
             budget: room.budget(),
-            storage: room.folder(),
+            storage: room.dir(),
             content: content::Options {
                 bind,
                 tls_secret: content_tls_secret,

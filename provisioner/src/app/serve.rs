@@ -29,7 +29,7 @@ enum Error {
     #[error(transparent)]
     Store(#[from] startup::Error),
     #[error(
-        "the catalog cannot be served as a whole: {first} (1 of {count}); correct it, or serve without --strict"
+        "the catalog cannot be served completely: {first} (1 of {count}); fix the catalog, or remove --strict"
     )]
     Incomplete { first: String, count: usize },
     #[error("failed to listen for signals")]

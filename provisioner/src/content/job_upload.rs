@@ -118,7 +118,10 @@ async fn find(
     let namespace = &parts.settings.system_namespace;
     let account = format!("system:serviceaccount:{namespace}:{}", job::ACCOUNT);
     if token.user != account {
-        return Err(forbidden(token, "it has another ServiceAccount"));
+        return Err(forbidden(
+            token,
+            "its ServiceAccount is not that of an unpack Job",
+        ));
     }
     // Clients that are not pods of the provisioner must not learn which Bundles exist.
     let pod: Option<Pod> = get(&parts.client, namespace, &token.name).await?;
@@ -131,7 +134,7 @@ async fn find(
     job::authorize_upload(&bundle, &job, &pod, &token.uid)
         .map_err(|denial| forbidden(token, denial))?;
     if !job::uses_job(&parts.settings, &bundle.spec.source) {
-        let message = format!("the content of Bundle {name} does not come from a Job");
+        let message = format!("Bundle {name} is not unpacked by a Job");
         return Err(response::conflict("WrongSourceType", message));
     }
     if bundle.metadata.deletion_timestamp.is_some() {

@@ -50,7 +50,7 @@ pub(super) enum Error {
     #[error("the content cannot be converted to plain objects: {0}")]
     Rejected(String),
     /// The objects cannot be packed.
-    #[error("the plain objects cannot be packed: {0}")]
+    #[error("failed to archive the plain objects: {0}")]
     Pack(String),
 }
 

@@ -173,7 +173,7 @@ async fn persist(shared: &ServiceState, bundle: &Bundle, received: &StoredUpload
         Ok(_) => {}
         // The controller also watches the ConfigMaps.
         Err(error) => {
-            warn!(bundle = bundle.name_any(), %error, "failed to report an upload");
+            warn!(bundle = bundle.name_any(), %error, "failed to record an upload in the Bundle status");
         }
     }
     match result {
@@ -224,7 +224,7 @@ async fn restore_previous(shared: &ServiceState, bundle: &Bundle, digest: Digest
     )
     .await;
     if let Err(error) = result {
-        warn!(bundle = bundle.name_any(), %error, "failed to keep the previous upload");
+        warn!(bundle = bundle.name_any(), %error, "failed to restore the previous upload");
     }
 }
 

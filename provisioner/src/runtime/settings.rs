@@ -147,7 +147,7 @@ impl FromStr for Ports {
 impl fmt::Display for Ports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Any => f.write_str("the ephemeral ports of this machine"),
+            Self::Any => f.write_str("the ephemeral port range of this machine"),
             Self::Range { first, last } => write!(f, "{first}-{last}"),
         }
     }

@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 
 use crate::{
     catalogs::merge,
-    openshift::{CLUSTER_OPERATOR, CLUSTER_VERSION, definition},
+    openshift::{CLUSTER_OPERATOR, CLUSTER_VERSION, crd},
     platform::stage::Platform,
     support::wait_for,
 };
@@ -37,7 +37,7 @@ use crate::{
 /// Makes the cluster an OpenShift cluster that is being installed.
 async fn become_openshift(platform: &Platform) {
     for name in [CLUSTER_VERSION, CLUSTER_OPERATOR] {
-        platform.define(&definition(name)).await;
+        platform.define(&crd(name)).await;
     }
     platform.apply(&version()).await;
 }
@@ -116,12 +116,12 @@ async fn core_becomes(platform: &Platform, condition: (&str, &str), text: &str) 
 
 /// Applies OLM's CRD of a kind, from the Go module that contains it, and returns its name.
 pub(crate) async fn define(cluster: &Cluster, plural: &str) -> String {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cluster/gotypes");
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cluster/gotypes");
     let script = "go mod download github.com/operator-framework/api >&2 &&
                   go list -m -f '{{.Dir}}' github.com/operator-framework/api";
     let output = Command::new("sh")
         .args(["-c", script])
-        .current_dir(folder)
+        .current_dir(dir)
         .output()
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -34,10 +34,10 @@ fn small(text: &str) -> Content {
 }
 
 /// Writes a plain bundle with one ConfigMap that contains this text into a directory.
-fn write_small(folder: &Path, text: &str) {
-    std::fs::create_dir_all(folder.join("manifests")).unwrap();
+fn write_small(dir: &Path, text: &str) {
+    std::fs::create_dir_all(dir.join("manifests")).unwrap();
     let object = config_map("default", "small", text).to_string();
-    std::fs::write(folder.join("manifests/a.yaml"), object).unwrap();
+    std::fs::write(dir.join("manifests/a.yaml"), object).unwrap();
 }
 
 /// Returns the content as a tar.gz archive.
@@ -190,10 +190,10 @@ async fn b10_to_b13_and_b22_every_git_ref_is_pinned_to_a_commit() {
     let name = unique("b10");
     let server = GitServer::start(None, None);
     let repository = server.repository("bundle.git");
-    let folder = tempfile::tempdir().unwrap();
-    write_small(folder.path(), &name);
-    write_small(&folder.path().join("dev/deploy"), "another");
-    let commit = repository.commit("main", folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    write_small(dir.path(), &name);
+    write_small(&dir.path().join("dev/deploy"), "another");
+    let commit = repository.commit("main", dir.path());
     repository.git(&["tag", "v0.0.1", &commit]);
     let url = server.url("bundle.git");
     let tag = GitRef {

@@ -71,12 +71,12 @@ fn settings() -> Settings {
 }
 
 /// Returns the context of a provisioner that is this user, with a store in this directory.
-fn context(mut config: Config, folder: &Path, user: Option<&str>, settings: Settings) -> Context {
+fn context(mut config: Config, dir: &Path, user: Option<&str>, settings: Settings) -> Context {
     let budget = Budget {
         disk: 1 << 30,
         memory: 1 << 20,
     };
-    let store = Store::open(folder, budget).unwrap();
+    let store = Store::open(dir, budget).unwrap();
     config.auth_info.impersonate = user.map(str::to_owned);
     app::context(config, settings, store).unwrap().0
 }
@@ -133,19 +133,19 @@ impl Shelf {
         for namespace in NAMESPACES.into_iter().chain(["elsewhere"]) {
             apply(&cluster, &namespace_object(namespace)).await;
         }
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let settings = Settings {
             catalog_namespaces: NAMESPACES.map(str::to_owned).to_vec(),
             ..settings
         };
-        let ctx = context(cluster.config().clone(), folder.path(), user, settings);
+        let ctx = context(cluster.config().clone(), dir.path(), user, settings);
         let stop = CancellationToken::new();
         Self {
             cluster,
             tasks: run(&ctx, &stop),
             ctx,
             stop,
-            _store: folder,
+            _store: dir,
         }
     }
 
@@ -368,9 +368,9 @@ fn offers_of(ctx: &Context, package: &str) -> Vec<String> {
 }
 
 /// Writes a catalog.
-fn write_documents(folder: &Path, documents: &[Value]) {
+fn write_documents(dir: &Path, documents: &[Value]) {
     let text: Vec<String> = documents.iter().map(Value::to_string).collect();
-    std::fs::write(folder.join("catalog.json"), text.join("\n")).unwrap();
+    std::fs::write(dir.join("catalog.json"), text.join("\n")).unwrap();
 }
 
 /// Returns the documents of a package `tide` in which each version replaces the one before.

@@ -61,8 +61,8 @@ impl Working {
 
 /// Returns the documents of a file of the project.
 fn file(path: &str) -> Vec<Value> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests");
-    let text = std::fs::read(format!("{folder}/{path}")).unwrap();
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests");
+    let text = std::fs::read(format!("{dir}/{path}")).unwrap();
     let documents = yaml::documents(&text);
     let documents = documents.map(|document| document.unwrap());
     documents.filter(|document| !document.is_null()).collect()
@@ -81,9 +81,9 @@ fn source(version: &str, name: &str, spec: &Value) -> DynamicObject {
     .unwrap()
 }
 
-async fn bundle(definitions: &Api<CustomResourceDefinition>) -> Option<Vec<u8>> {
-    let definition = definitions.get(DEFINITION).await.unwrap();
-    let config = definition.spec.conversion?.webhook?.client_config?;
+async fn bundle(crds: &Api<CustomResourceDefinition>) -> Option<Vec<u8>> {
+    let crd = crds.get(DEFINITION).await.unwrap();
+    let config = crd.spec.conversion?.webhook?.client_config?;
     Some(config.ca_bundle?.0)
 }
 
@@ -94,14 +94,14 @@ async fn define(cluster: &Cluster, address: SocketAddr) {
 
 /// Applies the same CRD, after a change of it.
 async fn define_as(cluster: &Cluster, address: SocketAddr, before: impl Fn(&mut Value)) {
-    let mut definition = file("optional/catalogsource-v1/definition.yaml").remove(0);
-    before(&mut definition);
-    let config = &mut definition["spec"]["conversion"]["webhook"]["clientConfig"];
+    let mut crd = file("optional/catalogsource-v1/definition.yaml").remove(0);
+    before(&mut crd);
+    let config = &mut crd["spec"]["conversion"]["webhook"]["clientConfig"];
     assert_eq!(config["service"]["name"], NAME);
     assert_eq!(config["service"]["namespace"], SYSTEM);
     assert_eq!(config["service"]["path"], "/convert");
     *config = json!({"url": format!("https://{address}/convert")});
-    crate::support::define(cluster, &definition).await;
+    crate::support::define(cluster, &crd).await;
 }
 
 // parity: source-2, source-15
@@ -120,9 +120,9 @@ async fn catalog_sources_have_two_versions_and_store_the_old_one() {
     create(&old, &source("v1alpha1", "before", &stored)).await;
 
     let webhook = Working::start(&client, 0).await;
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     define(&cluster, webhook.address).await;
-    found("an authority", async || bundle(&definitions).await).await;
+    found("an authority", async || bundle(&crds).await).await;
     let object = eventually("asking for v1", async || {
         let object = new.get("before").await;
         object.map_err(|error| error.to_string())
@@ -143,8 +143,8 @@ async fn catalog_sources_have_two_versions_and_store_the_old_one() {
         "sourceType": "grpc", "image": "quay.io/example/catalog:v1", "grpcPodConfig": {"priorityClassName": ""},
     });
     assert_eq!(object.data["spec"], expected);
-    let definition = definitions.get(DEFINITION).await.unwrap();
-    let versions = definition.status.unwrap().stored_versions.unwrap();
+    let crd = crds.get(DEFINITION).await.unwrap();
+    let versions = crd.status.unwrap().stored_versions.unwrap();
     assert_eq!(versions, ["v1alpha1"]);
     let change =
         json!({"spec": {"catalogImageSource": {"catalogImage": "quay.io/example/catalog:v2"}}});
@@ -159,16 +159,16 @@ async fn catalog_sources_have_two_versions_and_store_the_old_one() {
 
     stored::is_written_in_v1(&client).await;
 
-    let webhook = comes_and_goes(webhook, &client, &definitions).await;
-    believes_the_next(&client, &definitions).await;
+    let webhook = comes_and_goes(webhook, &client, &crds).await;
+    believes_the_next(&client, &crds).await;
     webhook.stop().await;
 
     // The return to the old CRD needs no webhook, and nothing is lost.
-    let version = definitions.get(DEFINITION).await.unwrap().metadata;
+    let version = crds.get(DEFINITION).await.unwrap().metadata;
     let mut base = base;
     base["metadata"]["resourceVersion"] = version.resource_version.into();
     let (params, base) = (PostParams::default(), serde_json::from_value(base).unwrap());
-    let replaced = definitions.replace(DEFINITION, &params, &base).await;
+    let replaced = crds.replace(DEFINITION, &params, &base).await;
     replaced.unwrap();
     let object = old.get("before").await.unwrap();
     assert_eq!(object.data["spec"], stored);
@@ -214,7 +214,7 @@ async fn contradictions_are_refused(new: &Api<DynamicObject>) {
 async fn comes_and_goes(
     webhook: Working,
     client: &Client,
-    definitions: &Api<CustomResourceDefinition>,
+    crds: &Api<CustomResourceDefinition>,
 ) -> Working {
     let (old, new) = (sources(client, "v1alpha1"), sources(client, "v1"));
     let port = webhook.address.port();
@@ -225,32 +225,32 @@ async fn comes_and_goes(
     let refused = new.get("after").await.unwrap_err().to_string();
     assert!(refused.contains("conversion webhook"), "{refused}");
     assert!(begin.elapsed() < Duration::from_secs(10), "{refused}");
-    let before = bundle(definitions).await;
+    let before = bundle(crds).await;
     let webhook = Working::start(client, port).await;
     eventually("asking for v1 again", async || {
         let result = new.get("after").await;
         result.map(|_| ()).map_err(|error| error.to_string())
     })
     .await;
-    assert_eq!(bundle(definitions).await, before);
+    assert_eq!(bundle(crds).await, before);
     webhook
 }
 
-async fn believes_the_next(client: &Client, definitions: &Api<CustomResourceDefinition>) {
+async fn believes_the_next(client: &Client, crds: &Api<CustomResourceDefinition>) {
     let new = sources(client, "v1");
-    let before = bundle(definitions).await;
+    let before = bundle(crds).await;
     // A lost CA is created again and written into the CRD; a foreign CA is not.
     let secrets: Api<Secret> = Api::namespaced(client.clone(), SYSTEM);
     delete(&secrets, NAME).await;
-    let authority = async || bundle(definitions).await;
-    let mended = until("another authority", authority, |now| *now != before).await;
+    let ca = async || bundle(crds).await;
+    let mended = until("another authority", ca, |now| *now != before).await;
     eventually("asking for v1 once more", async || {
         let result = new.get("after").await;
         result.map(|_| ()).map_err(|error| error.to_string())
     })
     .await;
     let theirs = json!({"metadata": {"labels": {"app.kubernetes.io/part-of": "olm"}}});
-    merge(definitions, DEFINITION, &theirs).await;
+    merge(crds, DEFINITION, &theirs).await;
     delete(&secrets, NAME).await;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM);
     let published = async || {
@@ -260,5 +260,5 @@ async fn believes_the_next(client: &Client, definitions: &Api<CustomResourceDefi
     until("the third authority", published, |now| *now != mended).await;
     // Longer than the webhook took to write the second CA.
     sleep(Duration::from_secs(2)).await;
-    assert_eq!(bundle(definitions).await, mended);
+    assert_eq!(bundle(crds).await, mended);
 }

@@ -155,9 +155,9 @@ impl Drop for Definition {
                 .build()
                 .unwrap();
             let _ = runtime.block_on(async {
-                let definitions: Api<CustomResourceDefinition> =
+                let crds: Api<CustomResourceDefinition> =
                     Api::all(Client::try_from(config).unwrap());
-                definitions.delete(&name, &DeleteParams::default()).await
+                crds.delete(&name, &DeleteParams::default()).await
             });
         })
         .join()
@@ -307,12 +307,12 @@ async fn absent_definition_is_not_checked(definition: &Definition) {
     assert_eq!(definition.check(&narrow).await.problems.len(), 2);
 
     let finalizers = |all: &[&str]| json!({"metadata": {"finalizers": all}});
-    let definitions: Api<CustomResourceDefinition> = Api::all(definition.client.clone());
+    let crds: Api<CustomResourceDefinition> = Api::all(definition.client.clone());
     let name = definition.name();
-    merge(&definitions, &name, &finalizers(&["example.com/hold"])).await;
-    delete(&definitions, &name).await;
+    merge(&crds, &name, &finalizers(&["example.com/hold"])).await;
+    delete(&crds, &name).await;
     assert_eq!(definition.check(&narrow).await, Findings::default());
-    merge(&definitions, &name, &finalizers(&[])).await;
+    merge(&crds, &name, &finalizers(&[])).await;
 }
 
 // parity: c1, c3, complaint-9, rukpak-6, c4, c5, c6, rukpak-35, rukpak-36, rukpak-37

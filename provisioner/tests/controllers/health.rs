@@ -139,8 +139,8 @@ async fn health_without_pods_follows_the_status() {
     });
     let job = observer.apply(&instance, job).await;
     let group = format!("{}.example.com", unique("health"));
-    let definition = observer
-        .apply_cluster_wide(&instance, observer::definition(&group))
+    let crd = observer
+        .apply_cluster_wide(&instance, observer::crd(&group))
         .await;
     let api_service = json!({
         "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
@@ -156,7 +156,7 @@ async fn health_without_pods_follows_the_status() {
         (&service, kind_of::<Service>()),
         (&claim, kind_of::<PersistentVolumeClaim>()),
         (&job, kind_of::<Job>()),
-        (&definition, kind_of::<CustomResourceDefinition>()),
+        (&crd, kind_of::<CustomResourceDefinition>()),
         (&api_service, kind_of::<APIService>()),
     ];
     observer.want_kinds(&instance, None, &kinds);
@@ -167,15 +167,15 @@ async fn health_without_pods_follows_the_status() {
                 && *health(view, &claim)
                     == Health::InProgress("is not bound to a volume (Pending)".to_owned())
                 && *health(view, &job) == Health::Current
-                && *health(view, &definition) == Health::Current
+                && *health(view, &crd) == Health::Current
                 && format!("{:?}", health(view, &api_service)).contains("ServiceNotFound")
         })
         .await;
     assert!(matches!(health(&view, &api_service), Health::InProgress(_)));
     let services: Api<APIService> = Api::all(observer.client());
     delete(&services, &api_service.identity.name).await;
-    let definitions: Api<CustomResourceDefinition> = Api::all(observer.client());
-    delete(&definitions, &definition.identity.name).await;
+    let crds: Api<CustomResourceDefinition> = Api::all(observer.client());
+    delete(&crds, &crd.identity.name).await;
 }
 
 #[tokio::test]
@@ -183,10 +183,10 @@ async fn custom_resource_health_needs_an_owned_crd() {
     let mut observer = Observer::new("customs").await;
     let (instance, guest) = (unique("till"), unique("guest"));
     let group = format!("{}.example.com", unique("health"));
-    let definition = observer
-        .apply_cluster_wide(&instance, observer::definition(&group))
+    let crd = observer
+        .apply_cluster_wide(&instance, observer::crd(&group))
         .await;
-    let name = definition.identity.name.clone();
+    let name = crd.identity.name.clone();
     observer.cluster.wait_established(&name).await.unwrap();
     let till = |name| json!({"apiVersion": format!("{group}/v1"), "kind": "Till", "metadata": {"name": name}});
     let one = observer.apply(&instance, till("one")).await;
@@ -194,7 +194,7 @@ async fn custom_resource_health_needs_an_owned_crd() {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(&group, "v1", "Till"));
     let kind = observer::kind(resource.clone(), true);
     let kinds = [
-        (&definition, kind_of::<CustomResourceDefinition>()),
+        (&crd, kind_of::<CustomResourceDefinition>()),
         (&one, kind.clone()),
     ];
     observer.want_kinds(&instance, None, &kinds);
@@ -222,6 +222,6 @@ async fn custom_resource_health_needs_an_owned_crd() {
         Health::Current,
         "only metadata are read"
     );
-    let definitions: Api<CustomResourceDefinition> = Api::all(observer.client());
-    delete(&definitions, &name).await;
+    let crds: Api<CustomResourceDefinition> = Api::all(observer.client());
+    delete(&crds, &name).await;
 }

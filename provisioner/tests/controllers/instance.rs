@@ -128,22 +128,22 @@ fn widget(group: &str, namespace: &str, name: &str, size: impl Into<Value>) -> V
 }
 
 /// Returns a CRD that serves `v1`. With `two`, the CRD serves `v2` as well and stores objects in `v2`.
-fn definition(group: &str, two: bool) -> Value {
-    let mut definition = support::crd(group, "Widget");
+fn crd(group: &str, two: bool) -> Value {
+    let mut crd = support::crd(group, "Widget");
     if two {
-        let versions = definition["spec"]["versions"].as_array_mut().unwrap();
+        let versions = crd["spec"]["versions"].as_array_mut().unwrap();
         let mut second = versions[0].clone();
         second["name"] = json!("v2");
         versions[0]["storage"] = json!(false);
         versions.push(second);
     }
-    definition
+    crd
 }
 
 /// Lists the versions of such a CRD in the cluster.
 async fn served(world: &World, group: &str) -> Vec<String> {
-    let definitions: Api<CustomResourceDefinition> = world.api();
-    let found = definitions.get(&format!("widgets.{group}")).await.unwrap();
+    let crds: Api<CustomResourceDefinition> = world.api();
+    let found = crds.get(&format!("widgets.{group}")).await.unwrap();
     let versions = found.spec.versions.into_iter();
     versions.map(|version| version.name).collect()
 }

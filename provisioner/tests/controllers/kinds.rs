@@ -68,9 +68,9 @@ async fn added_and_removed_apis_are_reported() {
         while !is_served().await {
             changes.changed().await.unwrap();
         }
-        let definitions: kube::Api<CustomResourceDefinition> = world.api();
+        let crds: kube::Api<CustomResourceDefinition> = world.api();
         let name = format!("widgets.{group}");
-        delete(&definitions, &name).await;
+        delete(&crds, &name).await;
         while is_served().await {
             changes.changed().await.unwrap();
         }

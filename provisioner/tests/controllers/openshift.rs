@@ -22,10 +22,10 @@ pub(crate) const PLATFORM_OPERATOR: (&str, &str) = (
 );
 
 /// Returns a CRD, by its name and its file in the directory of the module.
-pub(crate) fn definition((name, file): (&str, &str)) -> Value {
-    let definition = definition_of(MODULE, file);
-    assert_eq!(definition["metadata"]["name"], *name);
-    definition
+pub(crate) fn crd((name, file): (&str, &str)) -> Value {
+    let crd = definition_of(MODULE, file);
+    assert_eq!(crd["metadata"]["name"], *name);
+    crd
 }
 
 /// Returns a CRD, by its Go module and its file in that module.

@@ -47,8 +47,8 @@ impl Lab {
             "config/v1/zz_generated.crd-manifests/0000_03_config-operator_01_proxies.crd.yaml",
             "operator/v1alpha1/zz_generated.crd-manifests/0000_10_config-operator_01_imagecontentsourcepolicies.crd.yaml",
         ] {
-            let definition = definition_of("github.com/openshift/api", file);
-            define(&self.cluster, &definition).await;
+            let crd = definition_of("github.com/openshift/api", file);
+            define(&self.cluster, &crd).await;
         }
     }
 

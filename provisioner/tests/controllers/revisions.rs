@@ -95,10 +95,10 @@ impl<'w> Fixture<'w> {
     }
 
     /// Returns the CRD of Widgets.
-    async fn definition(&self) -> CustomResourceDefinition {
-        let definitions: Api<CustomResourceDefinition> = self.world.api();
+    async fn crd(&self) -> CustomResourceDefinition {
+        let crds: Api<CustomResourceDefinition> = self.world.api();
         let name = format!("widgets.{}", self.group());
-        definitions.get(&name).await.unwrap()
+        crds.get(&name).await.unwrap()
     }
 
     /// Returns a Deployment without pods.

@@ -310,16 +310,16 @@ pub(crate) fn image(image: &str) -> BundleSource {
 
 /// Applies the CRDs and creates the system namespace, as an admin does first.
 pub(crate) async fn prepare(cluster: &Cluster) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/crds");
-    for definition in definitions(&folder) {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/crds");
+    for definition in crds(&dir) {
         define(cluster, &definition).await;
     }
     apply(cluster, &namespace_object(SYSTEM)).await;
 }
 
 /// Returns the CRDs that an admin applies.
-fn definitions(folder: &Path) -> Vec<Value> {
-    let mut files: Vec<_> = std::fs::read_dir(folder)
+fn crds(dir: &Path) -> Vec<Value> {
+    let mut files: Vec<_> = std::fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|end| end == "yaml"))

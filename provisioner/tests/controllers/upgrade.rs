@@ -30,26 +30,26 @@ use crate::{
 const COUNTS: &str = "apirequestcounts.apiserver.openshift.io";
 
 fn context(cluster: &Cluster) -> (Context, TempDir) {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let budget = Budget {
         disk: 1 << 30,
         memory: 1 << 20,
     };
-    let store = Store::open(folder.path(), budget).unwrap();
+    let store = Store::open(dir.path(), budget).unwrap();
     let settings = Settings {
         follow_openshift: false,
         ..Settings::default()
     };
     let (ctx, _) = app::context(cluster.config().clone(), settings, store).unwrap();
-    (ctx, folder)
+    (ctx, dir)
 }
 
 async fn count(cluster: &Cluster, account: &str) {
     let file = "apiserver/v1/zz_generated.crd-manifests/kube-apiserver_apirequestcounts.crd.yaml";
-    let folder = module();
-    let bytes = fs::read(Path::new(&folder).join(file)).unwrap();
-    let definition = yaml::documents(&bytes).next().unwrap().unwrap();
-    define(cluster, &definition).await;
+    let dir = module();
+    let bytes = fs::read(Path::new(&dir).join(file)).unwrap();
+    let crd = yaml::documents(&bytes).next().unwrap().unwrap();
+    define(cluster, &crd).await;
     let resource = ApiResource {
         group: "apiserver.openshift.io".into(),
         version: "v1".into(),
@@ -131,8 +131,8 @@ async fn counted_calls_are_followed() {
     changes.changed().await.unwrap();
 
     // The cluster no longer counts calls.
-    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client().unwrap());
-    delete(&definitions, COUNTS).await;
+    let crds: Api<CustomResourceDefinition> = Api::all(cluster.client().unwrap());
+    delete(&crds, COUNTS).await;
     becomes(&[]).await;
     stop.cancel();
     running.await.unwrap();

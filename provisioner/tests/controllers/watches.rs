@@ -233,11 +233,9 @@ async fn scaling_takes_replicas_once(observer: &mut Observer) {
 async fn a_deleted_kind_is_watched_again(observer: &mut Observer) {
     let instance = unique("till");
     let group = format!("{}.example.com", unique("watches"));
-    let definition = observer::definition(&group);
+    let crd = observer::crd(&group);
     let name = format!("tills.{group}");
-    let applied = observer
-        .apply_cluster_wide(&instance, definition.clone())
-        .await;
+    let applied = observer.apply_cluster_wide(&instance, crd.clone()).await;
     observer.cluster.wait_established(&name).await.unwrap();
     let till = json!({
         "apiVersion": format!("{group}/v1"), "kind": "Till", "metadata": {"name": "a"}, "spec": {"drawer": "open"}});
@@ -266,7 +264,7 @@ async fn a_deleted_kind_is_watched_again(observer: &mut Observer) {
     );
 
     gone(api.clone(), &name).await;
-    let applied = observer.apply_cluster_wide(&instance, definition).await;
+    let applied = observer.apply_cluster_wide(&instance, crd).await;
     observer.cluster.wait_established(&name).await.unwrap();
     observer.applied(&instance, &[&applied]);
     let view = observer

@@ -45,15 +45,11 @@ pub(crate) async fn start(tools: &Tools, options: &Options) -> Result<ControlPla
 
 async fn start_once(tools: &Tools, options: &Options) -> Result<ControlPlane> {
     let run = Run::new()?;
-    let folder = run.folder().to_owned();
-    keys::write(&folder)?;
+    let dir = run.dir().to_owned();
+    keys::write(&dir)?;
     let [etcd, peer, api] = free_ports()?;
 
-    run.spawn(
-        "etcd",
-        &tools.path("etcd")?,
-        &etcd_args(&folder, etcd, peer),
-    )?;
+    run.spawn("etcd", &tools.path("etcd")?, &etcd_args(&dir, etcd, peer))?;
     let etcd = SocketAddr::from((Ipv4Addr::LOCALHOST, etcd));
     listens(&run, etcd).await?;
 
@@ -61,20 +57,20 @@ async fn start_once(tools: &Tools, options: &Options) -> Result<ControlPlane> {
         Nodes::None => Ipv4Addr::LOCALHOST,
         Nodes::One => machine::ADDRESS,
     };
-    let mut args = apiserver_args(&folder, address, api, etcd.port());
+    let mut args = apiserver_args(&dir, address, api, etcd.port());
     if let Some(policy) = options.audit_policy {
-        let path = folder.join("audit-policy");
+        let path = dir.join("audit-policy");
         fs::write(&path, policy).map_err(Error::io(format!("write {}", path.display())))?;
         args.push(format!("--audit-policy-file={}", path.display()));
         args.push(format!(
             "--audit-log-path={}",
-            folder.join(AUDIT_LOG).display()
+            dir.join(AUDIT_LOG).display()
         ));
     }
     args.extend_from_slice(&options.apiserver_flags);
     run.spawn("kube-apiserver", &tools.path("kube-apiserver")?, &args)?;
 
-    let kubeconfig = write_kubeconfig(&folder, address, api)?;
+    let kubeconfig = write_kubeconfig(&dir, address, api)?;
     let config = read_kubeconfig(&kubeconfig).await?;
     ready(&run, &config).await?;
 
@@ -82,17 +78,13 @@ async fn start_once(tools: &Tools, options: &Options) -> Result<ControlPlane> {
     if controllers == Controllers::On && !tools.has("kube-controller-manager") {
         eprintln!(
             "cluster: no kube-controller-manager in {}: starting without",
-            tools.folder().display()
+            tools.dir().display()
         );
         controllers = Controllers::Off;
     }
     if controllers == Controllers::On {
         let program = tools.path("kube-controller-manager")?;
-        run.spawn(
-            "kube-controller-manager",
-            &program,
-            &controllers_args(&folder),
-        )?;
+        run.spawn("kube-controller-manager", &program, &controllers_args(&dir))?;
     }
     Ok(ControlPlane {
         run,
@@ -187,9 +179,9 @@ fn free_ports<const N: usize>() -> Result<[u16; N]> {
     Ok(ports)
 }
 
-fn etcd_args(folder: &Path, port: u16, peer: u16) -> Vec<String> {
+fn etcd_args(dir: &Path, port: u16, peer: u16) -> Vec<String> {
     vec![
-        format!("--data-dir={}", folder.join("etcd").display()),
+        format!("--data-dir={}", dir.join("etcd").display()),
         format!("--listen-client-urls=http://127.0.0.1:{port}"),
         format!("--advertise-client-urls=http://127.0.0.1:{port}"),
         format!("--listen-peer-urls=http://127.0.0.1:{peer}"),
@@ -199,8 +191,8 @@ fn etcd_args(folder: &Path, port: u16, peer: u16) -> Vec<String> {
     ]
 }
 
-fn apiserver_args(folder: &Path, address: Ipv4Addr, port: u16, etcd: u16) -> Vec<String> {
-    let file = |name: &str| folder.join(name).display().to_string();
+fn apiserver_args(dir: &Path, address: Ipv4Addr, port: u16, etcd: u16) -> Vec<String> {
+    let file = |name: &str| dir.join(name).display().to_string();
     // Endpoints of the Service `kubernetes` must not be loopback addresses.
     let reconciler = if address.is_loopback() {
         "none"
@@ -213,7 +205,7 @@ fn apiserver_args(folder: &Path, address: Ipv4Addr, port: u16, etcd: u16) -> Vec
         format!("--advertise-address={address}"),
         format!("--endpoint-reconciler-type={reconciler}"),
         format!("--etcd-servers=http://127.0.0.1:{etcd}"),
-        format!("--cert-dir={}", folder.display()),
+        format!("--cert-dir={}", dir.display()),
         format!("--tls-cert-file={}", file("apiserver.crt")),
         format!("--tls-private-key-file={}", file("apiserver.key")),
         format!("--client-ca-file={}", file(keys::CA)),
@@ -235,8 +227,8 @@ fn apiserver_args(folder: &Path, address: Ipv4Addr, port: u16, etcd: u16) -> Vec
     ]
 }
 
-fn controllers_args(folder: &Path) -> Vec<String> {
-    let file = |name: &str| folder.join(name).display().to_string();
+fn controllers_args(dir: &Path) -> Vec<String> {
+    let file = |name: &str| dir.join(name).display().to_string();
     vec![
         format!("--kubeconfig={}", file(KUBECONFIG)),
         "--controllers=*,-nodeipam".into(),
@@ -252,8 +244,8 @@ fn controllers_args(folder: &Path) -> Vec<String> {
 }
 
 /// Writes a kubeconfig for the cluster admin. JSON is YAML, so kubectl reads it too.
-fn write_kubeconfig(folder: &Path, address: Ipv4Addr, port: u16) -> Result<PathBuf> {
-    let file = |name: &str| folder.join(name).display().to_string();
+fn write_kubeconfig(dir: &Path, address: Ipv4Addr, port: u16) -> Result<PathBuf> {
+    let file = |name: &str| dir.join(name).display().to_string();
     let kubeconfig = json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -268,7 +260,7 @@ fn write_kubeconfig(folder: &Path, address: Ipv4Addr, port: u16) -> Result<PathB
             "client-key": file("admin.key"),
         }}],
     });
-    let path = folder.join(KUBECONFIG);
+    let path = dir.join(KUBECONFIG);
     fs::write(&path, format!("{kubeconfig:#}\n"))
         .map_err(Error::io(format!("write {}", path.display())))?;
     Ok(path)

@@ -85,15 +85,15 @@ impl Cluster {
             .map_err(Error::api("ask for the version"))?
             .git_version;
         let Some(run) = self.run.as_ref() else {
-            let folder = machine::current().and(self.kubeconfig_path().parent());
-            let found = folder.and_then(strangers::find);
+            let dir = machine::current().and(self.kubeconfig_path().parent());
+            let found = dir.and_then(strangers::find);
             let stranger = found.ok_or(Error::NotStarted(name))?;
-            let file = stranger.folder.join(format!("{name}-{version}"));
+            let file = stranger.dir.join(format!("{name}-{version}"));
             rewrite(&stranger.program, &file, (&before, version))?;
             return stranger.exchange(&file, &client).await;
         };
         self.stop(Program::Apiserver).await?;
-        let file = run.folder().join(format!("{name}-{version}"));
+        let file = run.dir().join(format!("{name}-{version}"));
         let program = run.exchange(name, file.clone())?;
         rewrite(&program, &file, (&before, version))?;
         self.start_again(Program::Apiserver).await

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 pub(crate) const CA: &str = "ca.crt";
 
 /// Writes `ca.crt`, `apiserver.{crt,key}`, `admin.{crt,key}` and `service-accounts.{key,pub}` into `folder`.
-pub(crate) fn write(folder: &Path) -> Result<()> {
+pub(crate) fn write(dir: &Path) -> Result<()> {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -22,7 +22,7 @@ pub(crate) fn write(folder: &Path) -> Result<()> {
         .distinguished_name
         .push(DnType::CommonName, "cluster");
     let ca = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
-    save(folder, CA, &ca.pem())?;
+    save(dir, CA, &ca.pem())?;
 
     let mut server = CertificateParams::new(
         [
@@ -40,7 +40,7 @@ pub(crate) fn write(folder: &Path) -> Result<()> {
         .distinguished_name
         .push(DnType::CommonName, "kube-apiserver");
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    certify(folder, "apiserver", &server, &ca)?;
+    certify(dir, "apiserver", &server, &ca)?;
 
     let mut admin = CertificateParams::default();
     admin
@@ -48,29 +48,29 @@ pub(crate) fn write(folder: &Path) -> Result<()> {
         .push(DnType::OrganizationName, "system:masters");
     admin.distinguished_name.push(DnType::CommonName, "admin");
     admin.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    certify(folder, "admin", &admin, &ca)?;
+    certify(dir, "admin", &admin, &ca)?;
 
     let tokens = KeyPair::generate()?;
-    save(folder, "service-accounts.key", &tokens.serialize_pem())?;
-    save(folder, "service-accounts.pub", &tokens.public_key_pem())
+    save(dir, "service-accounts.key", &tokens.serialize_pem())?;
+    save(dir, "service-accounts.pub", &tokens.public_key_pem())
 }
 
 fn certify(
-    folder: &Path,
+    dir: &Path,
     name: &str,
     params: &CertificateParams,
     ca: &CertifiedIssuer<'_, KeyPair>,
 ) -> Result<()> {
     let key = KeyPair::generate()?;
     save(
-        folder,
+        dir,
         &format!("{name}.crt"),
         &params.signed_by(&key, ca)?.pem(),
     )?;
-    save(folder, &format!("{name}.key"), &key.serialize_pem())
+    save(dir, &format!("{name}.key"), &key.serialize_pem())
 }
 
-fn save(folder: &Path, name: &str, text: &str) -> Result<()> {
-    let path = folder.join(name);
+fn save(dir: &Path, name: &str, text: &str) -> Result<()> {
+    let path = dir.join(name);
     fs::write(&path, text).map_err(Error::io(format!("write {}", path.display())))
 }

@@ -169,7 +169,7 @@ impl Cluster {
     pub async fn start_with(options: &Options) -> Result<Self> {
         let tools = Tools::find().await?;
         let mut plane = control_plane::start(&tools, options).await?;
-        let mut programs = vec![tools.folder().to_owned()];
+        let mut programs = vec![tools.dir().to_owned()];
         if options.nodes == Nodes::One {
             programs.extend(worker::start(&mut plane).await?);
         }
@@ -185,7 +185,7 @@ impl Cluster {
             kubeconfig,
             kinds: Kinds::default(),
             controllers,
-            tools: Some(tools.folder().to_owned()),
+            tools: Some(tools.dir().to_owned()),
             programs,
             run: Some(run),
             etcd: Some(etcd),
@@ -248,8 +248,8 @@ impl Cluster {
     }
 
     /// Returns the temporary directory with the control plane's logs; `None` if another process started the cluster.
-    pub fn folder(&self) -> Option<&Path> {
-        self.run.as_ref().map(Run::folder)
+    pub fn dir(&self) -> Option<&Path> {
+        self.run.as_ref().map(Run::dir)
     }
 
     /// Reports whether the controllers of Kubernetes run in this cluster.

@@ -78,7 +78,7 @@ rmdir "$folder"
 /// The resources on the real machine while a command runs on its separate machine. Dropping the value removes them.
 #[derive(Debug)]
 pub struct Machine {
-    folder: PathBuf,
+    dir: PathBuf,
     reaper: Child,
 }
 
@@ -91,16 +91,16 @@ impl Machine {
     pub fn new() -> Result<Self> {
         check()?;
         sweep();
-        let folder = tempfile::Builder::new()
+        let dir = tempfile::Builder::new()
             .prefix(&format!("{PREFIX}{}-{}-", pid_namespace(), process::id()))
             .tempdir()
             .map_err(Error::io("make a temporary folder"))?;
-        let name = name(folder.path());
+        let name = name(dir.path());
         let groups = hierarchies().into_iter().map(|root| root.join(&name));
         let groups: Vec<PathBuf> = groups.collect();
         let reaper = Command::new("sh")
             .args(["-c", REAPER, "reaper"])
-            .arg(folder.path())
+            .arg(dir.path())
             .args(&groups)
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -110,7 +110,7 @@ impl Machine {
             .spawn()
             .map_err(Error::io("start sh"))?;
         let machine = Self {
-            folder: folder.keep(),
+            dir: dir.keep(),
             reaper,
         };
         for group in &groups {
@@ -127,7 +127,7 @@ impl Machine {
             .args(["--net", "--mount", "--pid", "--fork", "--mount-proc"])
             .args(["--kill-child", "sh"])
             .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/machine.sh"))
-            .arg(&self.folder)
+            .arg(&self.dir)
             .arg(format!("{ADDRESS}/16"))
             .arg(SERVICES)
             .arg(program);
@@ -145,27 +145,27 @@ impl Drop for Machine {
 /// Returns the directory of the separate machine that this process runs on, if any.
 pub fn current() -> Option<PathBuf> {
     std::env::var_os(FOLDER)
-        .filter(|folder| !folder.is_empty())
+        .filter(|dir| !dir.is_empty())
         .map(Into::into)
 }
 
 /// The control group of a machine, from the root of each hierarchy.
-pub(crate) fn group(folder: &Path) -> String {
-    format!("/{}", name(folder))
+pub(crate) fn group(dir: &Path) -> String {
+    format!("/{}", name(dir))
 }
 
 /// Returns the directory with the CNI plugins.
 pub(crate) fn plugins() -> Option<&'static str> {
-    let complete = |folder: &&str| {
+    let complete = |dir: &&str| {
         ["bridge", "host-local", "loopback", "portmap"]
             .iter()
-            .all(|plugin| Path::new(folder).join(plugin).is_file())
+            .all(|plugin| Path::new(dir).join(plugin).is_file())
     };
     PLUGINS.into_iter().find(complete)
 }
 
-fn name(folder: &Path) -> String {
-    let name = folder.file_name().unwrap_or_default();
+fn name(dir: &Path) -> String {
+    let name = dir.file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()
 }
 
@@ -199,9 +199,9 @@ pub fn check() -> Result<()> {
         }
     }
     if plugins().is_none() {
-        let folders = PLUGINS.join(" or ");
+        let dirs = PLUGINS.join(" or ");
         return lack(&format!(
-            "there are no CNI plugins in {folders} (Debian: containernetworking-plugins)"
+            "there are no CNI plugins in {dirs} (Debian: containernetworking-plugins)"
         ));
     }
     if hierarchies().is_empty() {

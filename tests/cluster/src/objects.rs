@@ -91,14 +91,14 @@ impl Cluster {
 
 async fn established(client: &Client, name: &str) -> Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let definition = await_condition(api, name, conditions::is_crd_established()).await;
-    let definition = definition.map_err(|error| Error::Timeout {
+    let crd = await_condition(api, name, conditions::is_crd_established()).await;
+    let crd = crd.map_err(|error| Error::Timeout {
         what: format!("{name}'s becoming Established"),
         after: ESTABLISHED_TIMEOUT,
         detail: format!(" ({error})"),
     })?;
     // Discovery lists the kind a moment after the condition.
-    if let Some(CustomResourceDefinition { spec, .. }) = definition {
+    if let Some(CustomResourceDefinition { spec, .. }) = crd {
         for version in spec.versions.iter().filter(|version| version.served) {
             let gvk = GroupVersionKind::gvk(&spec.group, &version.name, &spec.names.kind);
             while let Err(Error::UnknownKind(_)) = find(client, &gvk).await {

@@ -285,11 +285,11 @@ async fn restore(plane: &mut Plane) -> Result<bool> {
         let is = |key: &[u8], prefix: &str| key.starts_with(prefix.as_bytes());
         foreign.sort_by_key(|key| (!is(key, NAMESPACES), !is(key, DEFINITIONS)));
         delete(&etcd, &foreign).await?;
-        let definitions = foreign.iter().filter_map(|key| {
+        let crds = foreign.iter().filter_map(|key| {
             let name = key.strip_prefix(DEFINITIONS.as_bytes())?;
             std::str::from_utf8(name).ok().map(str::to_owned)
         });
-        removed.extend(definitions);
+        removed.extend(crds);
         sleep(RESTORE_INTERVAL).await;
         entries = scan(&etcd, true).await?;
     }

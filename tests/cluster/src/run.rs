@@ -22,7 +22,7 @@ const POLL: Duration = Duration::from_millis(10);
 /// test is killed, the reaper does so.
 #[derive(Debug)]
 pub(crate) struct Run {
-    folder: PathBuf,
+    dir: PathBuf,
     processes: Mutex<Vec<Process>>,
     /// A shell whose standard input ends when this process does.
     reaper: Mutex<Child>,
@@ -43,13 +43,13 @@ struct Process {
 
 impl Run {
     pub(crate) fn new() -> Result<Self> {
-        let folder = tempfile::Builder::new()
+        let dir = tempfile::Builder::new()
             .prefix("cluster-")
             .tempdir()
             .map_err(Error::io("make a temporary folder"))?;
         let reaper = Command::new("sh")
             .args(["-c", include_str!("reaper.sh"), "reaper"])
-            .arg(folder.path())
+            .arg(dir.path())
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -58,20 +58,20 @@ impl Run {
             .spawn()
             .map_err(Error::io("start sh"))?;
         Ok(Self {
-            folder: folder.keep(),
+            dir: dir.keep(),
             processes: Mutex::default(),
             reaper: Mutex::new(reaper),
         })
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Starts a program that writes its log into the run's directory. Its arguments must name a file in that directory: the
     /// reaper identifies its processes by that.
     pub(crate) fn spawn(&self, name: &'static str, program: &Path, args: &[String]) -> Result<()> {
-        let log = self.folder.join(format!("{name}.log"));
+        let log = self.dir.join(format!("{name}.log"));
         let child = self.launch(name, program, args, &log)?;
         self.processes().push(Process {
             name,
@@ -150,7 +150,7 @@ impl Run {
             .args(["-c", r#"read -r go && exec "$@" </dev/null"#, name])
             .arg(program)
             .args(args)
-            .current_dir(&self.folder)
+            .current_dir(&self.dir)
             .stdin(Stdio::piped())
             .stdout(log)
             .stderr(log_of_stderr)
@@ -222,7 +222,7 @@ impl Drop for Run {
         }
         let reaper = self.reaper.get_mut();
         drop(reaper.stdin.take());
-        let _ = reaper.wait(); // it removes the folder
+        let _ = reaper.wait(); // it removes the directory
     }
 }
 

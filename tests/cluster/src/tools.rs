@@ -14,7 +14,7 @@ const ASSETS: &str = "KUBEBUILDER_ASSETS";
 /// A directory with the programs of a control plane.
 #[derive(Clone, Debug)]
 pub(crate) struct Tools {
-    folder: PathBuf,
+    dir: PathBuf,
     chosen_by: &'static str,
 }
 
@@ -23,7 +23,7 @@ impl Tools {
     pub(crate) async fn find() -> Result<Self> {
         if let Some(folder) = env::var_os(ASSETS).filter(|folder| !folder.is_empty()) {
             return Ok(Self {
-                folder: path::absolute(folder).map_err(Error::io(format!("use {ASSETS}")))?,
+                dir: path::absolute(folder).map_err(Error::io(format!("use {ASSETS}")))?,
                 chosen_by: ASSETS,
             });
         }
@@ -46,26 +46,26 @@ impl Tools {
             });
         }
         Ok(Self {
-            folder: String::from_utf8_lossy(&output.stdout).trim_end().into(),
+            dir: String::from_utf8_lossy(&output.stdout).trim_end().into(),
             chosen_by: "tests/cluster/build.sh",
         })
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     pub(crate) fn has(&self, program: &str) -> bool {
-        self.folder.join(program).is_file()
+        self.dir.join(program).is_file()
     }
 
     pub(crate) fn path(&self, program: &'static str) -> Result<PathBuf> {
         if self.has(program) {
-            return Ok(self.folder.join(program));
+            return Ok(self.dir.join(program));
         }
         Err(Error::Missing {
             program,
-            folder: self.folder.clone(),
+            folder: self.dir.clone(),
             chosen_by: self.chosen_by,
         })
     }

@@ -40,8 +40,8 @@ const DNS_PORT: u16 = 53;
 const PROXY_HEALTH_PORT: u16 = 10256;
 
 /// The directory of containerd's registry configuration.
-fn registries(folder: &Path) -> PathBuf {
-    folder.join("registries")
+fn registries(dir: &Path) -> PathBuf {
+    dir.join("registries")
 }
 
 /// Returns the socket of containerd, for `ctr --address`.
@@ -59,10 +59,10 @@ pub fn containerd() -> Result<PathBuf> {
 ///
 /// Returns an error if no node runs.
 pub fn trust(host: &str) -> Result<()> {
-    let folder = registries(&machine_folder()?).join(host);
+    let dir = registries(&machine_folder()?).join(host);
     let text = format!("server = \"http://{host}\"\n");
-    fs::create_dir_all(&folder)
-        .and_then(|()| fs::write(folder.join("hosts.toml"), text))
+    fs::create_dir_all(&dir)
+        .and_then(|()| fs::write(dir.join("hosts.toml"), text))
         .map_err(Error::io(format!("trust the registry {host}")))
 }
 
@@ -92,11 +92,11 @@ pub(crate) async fn start(plane: &mut ControlPlane) -> Result<Vec<PathBuf>> {
     let runtime = Tools::build(RUNTIME).await?;
     let pods = Tools::build(PODS).await?;
     let run = &mut plane.run;
-    let folder = run.folder().to_owned();
-    let files = files::write(&folder, &machine, &runtime)?;
+    let dir = run.dir().to_owned();
+    let files = files::write(&dir, &machine, &runtime)?;
     let text = |path: &Path| path.display().to_string();
     let config = |flag: &str, path: &Path| vec![format!("--{flag}={}", path.display())];
-    let kubeconfig = format!("--kubeconfig={}", folder.join(KUBECONFIG).display());
+    let kubeconfig = format!("--kubeconfig={}", dir.join(KUBECONFIG).display());
 
     run.spawn(
         "registry",
@@ -116,7 +116,7 @@ pub(crate) async fn start(plane: &mut ControlPlane) -> Result<Vec<PathBuf>> {
     let scheduler = vec![
         kubeconfig.clone(),
         "--leader-elect=false".to_owned(),
-        format!("--cert-dir={}", folder.display()),
+        format!("--cert-dir={}", dir.display()),
     ];
     run.spawn("kube-scheduler", &node.path("kube-scheduler")?, &scheduler)?;
     run.spawn(
@@ -132,14 +132,14 @@ pub(crate) async fn start(plane: &mut ControlPlane) -> Result<Vec<PathBuf>> {
             .map_err(|error| error.to_string())
     })
     .await?;
-    import(&runtime, &socket, &pods.folder().join("pause.tar")).await?;
+    import(&runtime, &socket, &pods.dir().join("pause.tar")).await?;
 
     let mut kubelet = config("config", &files.kubelet);
     kubelet.extend([
         kubeconfig,
         format!("--hostname-override={NAME}"),
         format!("--node-ip={ADDRESS}"),
-        format!("--root-dir={}", folder.join("kubelet").display()),
+        format!("--root-dir={}", dir.join("kubelet").display()),
     ]);
     run.spawn("kubelet", &node.path("kubelet")?, &kubelet)?;
 
@@ -161,8 +161,8 @@ pub(crate) async fn start(plane: &mut ControlPlane) -> Result<Vec<PathBuf>> {
         })
         .await?;
     }
-    let folders = [&node, &runtime, &pods].map(|tools| tools.folder().to_owned());
-    Ok(folders.into())
+    let dirs = [&node, &runtime, &pods].map(|tools| tools.dir().to_owned());
+    Ok(dirs.into())
 }
 
 /// Returns an error with the reason if pods cannot be scheduled to the node.

@@ -58,15 +58,15 @@ async fn control_plane_answers_our_client_and_kubectl() -> Result<()> {
 #[tokio::test]
 async fn dropped_cluster_leaves_nothing() -> Result<()> {
     let cluster = Cluster::start_with(&Options::default()).await?;
-    let folder = cluster.folder().context("started elsewhere")?.to_owned();
+    let dir = cluster.dir().context("started elsewhere")?.to_owned();
     wait_for_programs(
-        &folder,
+        &dir,
         &["etcd", "kube-apiserver", "kube-controller-manager", "sh"],
     )?;
 
     drop(cluster);
-    assert_eq!(programs_of(&folder)?, [""; 0]);
-    assert!(!folder.exists());
+    assert_eq!(programs_of(&dir)?, [""; 0]);
+    assert!(!dir.exists());
     Ok(())
 }
 
@@ -92,14 +92,14 @@ async fn pooled_control_plane_is_reset_for_each_test() -> Result<()> {
     let namespace =
         |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     let space = namespace("prepared");
-    let (mut folders, mut account_uids) = (Vec::new(), Vec::new());
+    let (mut dirs, mut account_uids) = (Vec::new(), Vec::new());
     for scope in ["Namespaced", "Cluster", "Namespaced"] {
         let prepare = async |cluster: &Cluster| {
             cluster.apply(&space, DryRun::No).await?;
             cluster.apply(&prepared, DryRun::No).await.map(drop)
         };
         let cluster = POOL.take(prepare).await?;
-        folders.push(cluster.folder().context("started elsewhere")?.to_owned());
+        dirs.push(cluster.dir().context("started elsewhere")?.to_owned());
         let client = cluster.client()?;
         let namespaces = Api::<Namespace>::all(client.clone());
         assert!(namespaces.get_opt("mine").await?.is_none());
@@ -142,7 +142,7 @@ async fn pooled_control_plane_is_reset_for_each_test() -> Result<()> {
         timeout(SECONDS_30, exists)
             .await
             .context("no service account")??;
-        if folders.len() == 1 {
+        if dirs.len() == 1 {
             let changed = json!({"data": {"by": "a test"}});
             let patch = Patch::Merge(changed);
             maps.patch("prepared", &PatchParams::default(), &patch)
@@ -150,14 +150,14 @@ async fn pooled_control_plane_is_reset_for_each_test() -> Result<()> {
         } else {
             maps.delete("prepared", &DeleteParams::default()).await?;
         }
-        if folders.len() == 2 {
+        if dirs.len() == 2 {
             cluster.stop(Program::Controllers).await?;
         }
     }
-    assert_eq!(folders[0], folders[1]);
+    assert_eq!(dirs[0], dirs[1]);
     assert_eq!(account_uids[0], account_uids[1]);
-    assert_ne!(folders[1], folders[2], "its controllers do not run");
-    assert_eq!(programs_of(&folders[1])?, ["sh"]);
+    assert_ne!(dirs[1], dirs[2], "its controllers do not run");
+    assert_eq!(programs_of(&dirs[1])?, ["sh"]);
     Ok(())
 }
 
@@ -168,16 +168,16 @@ async fn stopped_programs_restart_on_the_same_port_with_their_data() -> Result<(
         ..Options::default()
     })
     .await?;
-    let folder = cluster.folder().context("started elsewhere")?.to_owned();
+    let dir = cluster.dir().context("started elsewhere")?.to_owned();
     let stored = map("default", "kept");
     cluster.apply(&stored, DryRun::No).await?;
     let maps = Api::<ConfigMap>::namespaced(cluster.client()?, "default");
 
     cluster.stop(Program::Apiserver).await?;
-    wait_for_programs(&folder, &["etcd", "sh"])?;
+    wait_for_programs(&dir, &["etcd", "sh"])?;
     maps.get("kept").await.unwrap_err();
     cluster.stop(Program::Etcd).await?;
-    wait_for_programs(&folder, &["sh"])?;
+    wait_for_programs(&dir, &["sh"])?;
     cluster.start_again(Program::Etcd).await?;
     cluster.start_again(Program::Apiserver).await?;
     maps.get("kept").await?;
@@ -189,7 +189,7 @@ async fn stopped_programs_restart_on_the_same_port_with_their_data() -> Result<(
     );
     // The reaper also kills the restarted programs.
     drop(cluster);
-    assert_eq!(programs_of(&folder)?, [""; 0]);
+    assert_eq!(programs_of(&dir)?, [""; 0]);
     Ok(())
 }
 
@@ -210,16 +210,16 @@ async fn dead_process_is_named_with_its_last_lines() {
 fn killed_process_leaves_nothing() -> Result<()> {
     let mut up = cluster_up();
     let mut up = Killed(up.stdout(Stdio::piped()).spawn()?);
-    let folder = announced_folder(&mut up.0)?;
+    let dir = announced_folder(&mut up.0)?;
     wait_for_programs(
-        &folder,
+        &dir,
         &["etcd", "kube-apiserver", "kube-controller-manager", "sh"],
     )?;
 
     up.0.kill()?;
     up.0.wait()?;
-    wait_for_programs(&folder, &[])?;
-    assert!(!folder.exists());
+    wait_for_programs(&dir, &[])?;
+    assert!(!dir.exists());
     Ok(())
 }
 
@@ -286,10 +286,10 @@ async fn named_assets_are_used_instead_of_a_build() -> Result<()> {
     up.env("KUBEBUILDER_ASSETS", assets.path())
         .stdout(Stdio::piped());
     let mut up = Killed(up.spawn()?);
-    let folder = announced_folder(&mut up.0)?;
-    wait_for_programs(&folder, &["etcd", "kube-apiserver", "sh"])?;
+    let dir = announced_folder(&mut up.0)?;
+    wait_for_programs(&dir, &["etcd", "kube-apiserver", "sh"])?;
     ensure!(
-        command_lines_of(&folder)?
+        command_lines_of(&dir)?
             .iter()
             .any(|line| line.starts_with(&*assets.path().to_string_lossy()))
     );
@@ -314,11 +314,8 @@ fn missing_go_is_reported_in_one_line() -> Result<()> {
 fn missing_node_requirement_is_reported_in_one_line() -> Result<()> {
     let programs = tempfile::tempdir()?;
     for program in ["sh", "id", "iptables", "conntrack"] {
-        for folder in ["/usr/bin", "/usr/sbin", "/bin"] {
-            let (from, to) = (
-                Path::new(folder).join(program),
-                programs.path().join(program),
-            );
+        for dir in ["/usr/bin", "/usr/sbin", "/bin"] {
+            let (from, to) = (Path::new(dir).join(program), programs.path().join(program));
             if from.exists() && !to.exists() {
                 symlink(from, to)?;
             }
@@ -373,32 +370,32 @@ fn announced_folder(up: &mut Child) -> Result<PathBuf> {
 }
 
 /// The command lines of all processes that name the directory, with arguments separated by NUL.
-fn command_lines_of(folder: &Path) -> Result<Vec<String>> {
-    let folder = folder.to_str().context("not UTF-8")?;
+fn command_lines_of(dir: &Path) -> Result<Vec<String>> {
+    let dir = dir.to_str().context("not UTF-8")?;
     let lines = fs::read_dir("/proc")?
         .flatten()
         .filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok())
-        .filter(|line| line.contains(folder));
+        .filter(|line| line.contains(dir));
     Ok(lines.collect())
 }
 
 /// The names of the programs that work in the directory, sorted.
-fn programs_of(folder: &Path) -> Result<Vec<String>> {
+fn programs_of(dir: &Path) -> Result<Vec<String>> {
     let name = |line: &String| {
         let program = line.split('\0').next().unwrap_or_default();
         program.rsplit('/').next().unwrap_or_default().to_owned()
     };
-    let mut names: Vec<String> = command_lines_of(folder)?.iter().map(name).collect();
+    let mut names: Vec<String> = command_lines_of(dir)?.iter().map(name).collect();
     names.sort();
     Ok(names)
 }
 
 /// Waits until exactly these programs work in the directory: a new process starts as a shell, and a killed process takes a
 /// moment to end.
-fn wait_for_programs(folder: &Path, expected: &[&str]) -> Result<()> {
+fn wait_for_programs(dir: &Path, expected: &[&str]) -> Result<()> {
     let start = Instant::now();
     loop {
-        let programs = programs_of(folder)?;
+        let programs = programs_of(dir)?;
         if programs == expected {
             return Ok(());
         }

@@ -44,8 +44,8 @@ const FILES: [(&str, &str); 3] = tests::rows![
 
 #[test]
 fn promtool_accepts_the_alerts_and_rejects_broken_ones() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("rules.yaml");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("rules.yaml");
     let check = |groups: &Value| {
         fs::write(&file, groups.to_string()).unwrap();
         let file = file.to_str().unwrap();
@@ -226,8 +226,8 @@ fn every_alert_fires_after_its_delay_and_not_before() {
         let mut firing = cases.iter().filter_map(|case| case.fires.as_ref());
         assert!(firing.any(|fires| rule["alert"] == fires.alert), "{rule}");
     }
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("rules.yaml");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("rules.yaml");
     fs::write(&file, groups.to_string()).unwrap();
     let cases = cases.iter().map(|case| {
         let series = case.series.iter();
@@ -243,7 +243,7 @@ fn every_alert_fires_after_its_delay_and_not_before() {
     });
     let cases: Vec<Value> = cases.collect();
     let document = json!({"rule_files": [file], "evaluation_interval": "1m", "tests": cases});
-    let test = folder.path().join("test.yaml");
+    let test = dir.path().join("test.yaml");
     fs::write(&test, document.to_string()).unwrap();
     let found = promtool(&["test", "rules", test.to_str().unwrap()]);
     assert!(found.status.success(), "{}", output_text(&found));

@@ -252,7 +252,7 @@ fn top_level_modules_form_no_cycle() {
 
 #[test]
 fn cycles_of_modules_are_detected() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for (name, text) in [
         (
             "a.rs",
@@ -264,11 +264,11 @@ fn cycles_of_modules_are_detected() {
         ("e/inner.rs", "use crate::a;"),
         ("e.rs", "mod inner;"),
     ] {
-        let path = folder.path().join(name);
+        let path = dir.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
-    let edges = module_edges(folder.path());
+    let edges = module_edges(dir.path());
     let text: Vec<String> = edges
         .iter()
         .map(|(module, used)| format!("{module}{used:?}"))
@@ -277,11 +277,11 @@ fn cycles_of_modules_are_detected() {
 }
 
 /// Returns the Rust files of a directory and its subdirectories.
-pub(super) fn sources(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn sources(dir: &Path) -> Vec<PathBuf> {
     let mut sources = Vec::new();
-    let mut open = vec![folder.to_owned()];
-    while let Some(folder) = open.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
+    let mut open = vec![dir.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 open.push(path);
@@ -299,8 +299,8 @@ fn every_test_file_is_compiled() {
     let mut sources = Vec::new();
     let mut roots = BTreeSet::new();
     let mut open = vec![root().to_owned()];
-    while let Some(folder) = open.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             if path.is_dir() && name != "target" && !name.starts_with('.') {
@@ -313,8 +313,8 @@ fn every_test_file_is_compiled() {
                 let named = text
                     .lines()
                     .filter_map(|line| line.strip_prefix("path = \""));
-                let folder = path.parent().unwrap();
-                roots.extend(named.map(|name| folder.join(name.trim_end_matches('"'))));
+                let dir = path.parent().unwrap();
+                roots.extend(named.map(|name| dir.join(name.trim_end_matches('"'))));
             }
         }
     }
@@ -324,19 +324,19 @@ fn every_test_file_is_compiled() {
         .collect();
     for path in &sources {
         let stem = path.file_stem().unwrap().to_string_lossy();
-        let folder = path.parent().unwrap();
+        let dir = path.parent().unwrap();
         let is_root = matches!(&*stem, "lib" | "main" | "build")
             || ["tests", "benches", "examples", "bin"]
                 .iter()
-                .any(|f| folder.ends_with(f))
+                .any(|f| dir.ends_with(f))
             || roots.contains(path);
         if is_root {
             continue;
         }
         let near = |other: &&PathBuf| {
-            other.parent().unwrap() == folder
-                || other.with_extension("") == folder
-                || roots.contains(*other) && other.parent() == folder.parent()
+            other.parent().unwrap() == dir
+                || other.with_extension("") == dir
+                || roots.contains(*other) && other.parent() == dir.parent()
         };
         let declared = sources.iter().filter(near).any(|other| {
             text[other].lines().any(|line| {

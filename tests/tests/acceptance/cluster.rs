@@ -217,7 +217,7 @@ async fn api_server_accepts_objects_upgraded_from_old_apis() {
 async fn custom_resources_of_an_upgraded_crd_lose_no_data() {
     let cluster = Cluster::shared().await.unwrap();
     let namespace = cluster.temp_namespace("data").await.unwrap();
-    let definition = json!({
+    let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1beta1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": "keepers.data.example.com"},
@@ -230,7 +230,7 @@ async fn custom_resources_of_an_upgraded_crd_lose_no_data() {
             }}}}},
         },
     });
-    let converted = convert::plain(&bundle(&[definition]), &Options::default());
+    let converted = convert::plain(&bundle(&[crd]), &Options::default());
     let objects = converted.objects.unwrap();
     cluster.apply(objects[0].value(), DryRun::No).await.unwrap();
     cluster

@@ -26,11 +26,11 @@ const GUIDES: [(&str, &str); 7] = tests::rows![
 ];
 
 /// The sources below a directory without tests, as paths below the project's directory.
-fn sources(folder: &str) -> Vec<String> {
+fn sources(dir: &str) -> Vec<String> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(root().join(folder)).unwrap() {
+    for entry in fs::read_dir(root().join(dir)).unwrap() {
         let entry = entry.unwrap();
-        let path = format!("{folder}/{}", entry.file_name().to_str().unwrap());
+        let path = format!("{dir}/{}", entry.file_name().to_str().unwrap());
         if entry.path().is_dir() {
             found.extend(sources(&path));
         } else if entry
@@ -127,10 +127,8 @@ fn every_reason_of_a_condition_is_explained() {
 
 /// The pages of the project's directory, of `docs`, and of the tests' cluster.
 fn pages() -> Vec<PathBuf> {
-    let folders = ["", "docs", "tests/cluster"].map(|folder| root().join(folder));
-    let entries = folders
-        .iter()
-        .flat_map(|folder| fs::read_dir(folder).unwrap());
+    let dirs = ["", "docs", "tests/cluster"].map(|dir| root().join(dir));
+    let entries = dirs.iter().flat_map(|dir| fs::read_dir(dir).unwrap());
     let paths = entries.map(|entry| entry.unwrap().path());
     let mut pages: Vec<PathBuf> = paths
         .filter(|path| path.extension().is_some_and(|ext| ext == "md"))

@@ -241,14 +241,14 @@ fn every_proposal_and_every_program_has_a_table() {
     };
     for title in [
         "Automatic Catalog Switching on Cluster Upgrades",
-        "How OLM does it",
+        "Behavior of OLM",
         "catalogsource-spec-update",
-        "How OLM serves it",
+        "Catalog pods of OLM",
         "Pods of catalogs",
         "Add FBC support to run bundle-upgrade",
         "operator-sdk",
         "Allow OLM Managed Operators to Specify a Max OpenShift Version",
-        "How OLM does it",
+        "Behavior of OLM",
         "Platform Operators Content Sourcing",
         "openshift/platform-operators",
         "Validation",

@@ -32,17 +32,17 @@ impl<'a> Operator<'a> {
 
     /// Pushes the bundle with `rukpak push` and these flags, and returns the image's reference by digest.
     pub(crate) fn push(&self, image: &str, flags: &[&str]) -> String {
-        push(self.folder().path(), image, flags)
+        push(self.dir().path(), image, flags)
     }
 
     /// Writes the bundle into a temporary directory.
-    pub(crate) fn folder(&self) -> TempDir {
-        let folder = tempfile::tempdir().unwrap();
+    pub(crate) fn dir(&self) -> TempDir {
+        let dir = tempfile::tempdir().unwrap();
         let write = |path: &str, content: Value| {
-            tests::write(folder.path(), path, content.to_string());
+            tests::write(dir.path(), path, content.to_string());
         };
         write("manifests/csv.yaml", self.csv());
-        write("manifests/crd.yaml", self.definition());
+        write("manifests/crd.yaml", self.crd());
         write(
             "metadata/annotations.yaml",
             json!({"annotations": {
@@ -54,7 +54,7 @@ impl<'a> Operator<'a> {
                 "operators.operatorframework.io.bundle.channel.default.v1": "stable",
             }}),
         );
-        folder
+        dir
     }
 
     fn group(&self) -> String {
@@ -116,7 +116,7 @@ impl<'a> Operator<'a> {
         })
     }
 
-    fn definition(&self) -> Value {
+    fn crd(&self) -> Value {
         json!({
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
@@ -134,8 +134,8 @@ impl<'a> Operator<'a> {
 }
 
 /// Pushes a bundle's directory with `rukpak push`, and returns the image's reference by digest.
-pub(crate) fn push(folder: &Path, image: &str, flags: &[&str]) -> String {
-    let place = [folder.to_str().unwrap(), image];
+pub(crate) fn push(dir: &Path, image: &str, flags: &[&str]) -> String {
+    let place = [dir.to_str().unwrap(), image];
     let args = [&["push", "--quiet", "--tls-verify=false"], flags, &place].concat();
     rukpak(&args).trim_end().to_owned()
 }

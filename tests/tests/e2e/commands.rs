@@ -30,10 +30,10 @@ async fn k1_k4_directory_is_uploaded_runs_and_is_downloaded() {
     let world = world().await;
     let _unchanged = CORE_POD.read().await;
     let operator = Operator::new("commands", "1.0.0");
-    let folder = operator.folder();
+    let dir = operator.dir();
     let run = rukpak(
         world,
-        &["install", "commands", folder.path().to_str().unwrap()],
+        &["install", "commands", dir.path().to_str().unwrap()],
     )
     .exits(0);
     let installed = "bundleinstance.core.rukpak.io/commands installed: version 1.0.0,";
@@ -68,7 +68,7 @@ async fn k1_k4_directory_is_uploaded_runs_and_is_downloaded() {
     let copy = copy.to_str().unwrap();
     rukpak(world, &["content", &bundle, "--original", "-o", copy]).exits(0);
     let read = |root: &str| fs::read(format!("{root}/manifests/csv.yaml")).unwrap();
-    assert_eq!(read(copy), read(folder.path().to_str().unwrap()));
+    assert_eq!(read(copy), read(dir.path().to_str().unwrap()));
 
     let run = rukpak(world, &["diff", "commands", copy]).exits(0);
     assert_eq!(run.out, "", "the same bundle changes nothing");

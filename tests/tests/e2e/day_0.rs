@@ -57,18 +57,14 @@ pub(crate) struct Day0 {
 /// Applies the objects, and starts the catalogs.
 pub(crate) async fn declare(cluster: &Cluster) -> Day0 {
     let apply = async |object: Value| cluster.apply(&object, DryRun::No).await.unwrap();
-    let folder = std::env::var_os(OPENSHIFT_MODULE).map(PathBuf::from);
-    let folder = folder.unwrap_or_else(|| panic!("{OPENSHIFT_MODULE} is not set: run `make e2e`"));
+    let dir = std::env::var_os(OPENSHIFT_MODULE).map(PathBuf::from);
+    let dir = dir.unwrap_or_else(|| panic!("{OPENSHIFT_MODULE} is not set: run `make e2e`"));
     let openshift = [
         "0000_00_cluster-version-operator_01_clusterversions-Default.crd.yaml",
         "0000_00_cluster-version-operator_01_clusteroperators.crd.yaml",
         "0000_10_config-operator_01_images.crd.yaml",
     ]
-    .map(|file| {
-        folder
-            .join("config/v1/zz_generated.crd-manifests")
-            .join(file)
-    });
+    .map(|file| dir.join("config/v1/zz_generated.crd-manifests").join(file));
     let optional = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/optional");
     let optional_files = [
         "platformoperators.platform.openshift.io.yaml",
@@ -77,9 +73,9 @@ pub(crate) async fn declare(cluster: &Cluster) -> Day0 {
     .map(|file| optional.join(file));
     for file in openshift.into_iter().chain(optional_files) {
         let bytes = fs::read(&file).unwrap();
-        let definition: Value = yaml::documents(&bytes).next().unwrap().unwrap();
-        let name = definition["metadata"]["name"].as_str().unwrap().to_owned();
-        apply(definition).await;
+        let crd: Value = yaml::documents(&bytes).next().unwrap().unwrap();
+        let name = crd["metadata"]["name"].as_str().unwrap().to_owned();
+        apply(crd).await;
         cluster.wait_established(&name).await.unwrap();
     }
     apply(json!({
@@ -162,12 +158,12 @@ pub(crate) fn publish(
     version: &'static str,
     newest: &'static str,
 ) -> Listed {
-    let folder = Operator::new(package, version).folder();
+    let dir = Operator::new(package, version).dir();
     let properties = json!({"properties": [{"type": "olm.maxOpenShiftVersion", "value": newest}]});
-    let file = folder.path().join("metadata/properties.yaml");
+    let file = dir.path().join("metadata/properties.yaml");
     fs::write(file, properties.to_string()).unwrap();
     let image = format!("{}/bundles/{package}:v{version}", worker::REGISTRY);
-    let image = bundle::push(folder.path(), &image, &[]);
+    let image = bundle::push(dir.path(), &image, &[]);
     Listed {
         package,
         version,
@@ -178,7 +174,7 @@ pub(crate) fn publish(
 
 /// Writes a catalog of these bundles. Each bundle replaces the previous one of its package.
 fn write(bundles: &[&Listed]) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut texts = Vec::new();
     let mut packages: Vec<&str> = bundles.iter().map(|bundle| bundle.package).collect();
     packages.dedup();
@@ -208,9 +204,9 @@ fn write(bundles: &[&Listed]) -> TempDir {
         }));
     }
     let texts: Vec<String> = texts.iter().map(Value::to_string).collect();
-    fs::create_dir(folder.path().join("configs")).unwrap();
-    fs::write(folder.path().join("configs/catalog.json"), texts.join("\n")).unwrap();
-    folder
+    fs::create_dir(dir.path().join("configs")).unwrap();
+    fs::write(dir.path().join("configs/catalog.json"), texts.join("\n")).unwrap();
+    dir
 }
 
 /// Publishes a catalog as an image, `name:tag`.
@@ -222,10 +218,10 @@ pub(crate) fn catalog_image(name: &str, bundles: &[&Listed]) -> String {
 
 /// Pushes a catalog as an image, with these flags of `buildah push`.
 pub(crate) fn push_catalog(image: &str, flags: &[&str], bundles: &[&Listed]) {
-    let folder = write(bundles);
+    let dir = write(bundles);
     let file = "FROM scratch\nLABEL operators.operatorframework.io.index.configs.v1=/configs\nCOPY . /\nUSER 1001\n";
     let buildah = Buildah::new();
-    let built = buildah.build(file, folder.path(), &[]);
+    let built = buildah.build(file, dir.path(), &[]);
     let flags = [&["--tls-verify=false"], flags].concat();
     buildah.push(&built, &format!("docker://{image}"), &flags);
 }
@@ -238,11 +234,11 @@ pub(crate) struct Server {
 
 impl Server {
     /// Serves the catalog in the subdirectory `configs`.
-    pub(crate) fn start(port: u16, folder: TempDir) -> Self {
+    pub(crate) fn start(port: u16, dir: TempDir) -> Self {
         let mut command = Command::new("rukpak");
         command
             .args(["catalog", "serve", "--port", &port.to_string()])
-            .arg(folder.path().join("configs"))
+            .arg(dir.path().join("configs"))
             // A reader that waits for the end of the tests' output must not wait for this process.
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -263,7 +259,7 @@ impl Server {
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Self {
             child,
-            _folder: folder,
+            _folder: dir,
         }
     }
 }

@@ -35,7 +35,7 @@ async fn provisioner_image_runs_without_root_or_shell() {
     found.sort();
     let expected = "dev etc proc provisioner sys tmp unpack var";
     assert_eq!(found.join(" "), expected);
-    let authorities = format!("/proc/{process}/root/etc/ssl/certs/ca-certificates.crt");
-    let authorities = fs::read_to_string(authorities).unwrap();
-    assert!(authorities.matches("BEGIN CERTIFICATE").count() > 50);
+    let cas = format!("/proc/{process}/root/etc/ssl/certs/ca-certificates.crt");
+    let cas = fs::read_to_string(cas).unwrap();
+    assert!(cas.matches("BEGIN CERTIFICATE").count() > 50);
 }

@@ -29,8 +29,8 @@ fn start(script: &str) -> (Child, PathBuf) {
 }
 
 /// The control groups of a machine.
-fn groups(folder: &Path) -> Vec<PathBuf> {
-    let name = folder.file_name().unwrap();
+fn groups(dir: &Path) -> Vec<PathBuf> {
+    let name = dir.file_name().unwrap();
     let roots = fs::read_dir("/sys/fs/cgroup").unwrap();
     let roots = roots.map(|entry| entry.unwrap().path());
     roots
@@ -41,20 +41,20 @@ fn groups(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Waits until nothing is left of a machine.
-fn assert_gone(folder: &Path) {
+fn assert_gone(dir: &Path) {
     let end = Instant::now() + Duration::from_secs(90);
     loop {
-        let left = groups(folder);
+        let left = groups(dir);
         let mounts = fs::read_to_string("/proc/mounts").unwrap();
-        let mounted = mounts.contains(folder.to_str().unwrap());
-        if left.is_empty() && !folder.exists() && !mounted {
+        let mounted = mounts.contains(dir.to_str().unwrap());
+        if left.is_empty() && !dir.exists() && !mounted {
             return;
         }
         assert!(
             Instant::now() < end,
             "left: {left:?}, {}: {}, mounted: {mounted}",
-            folder.display(),
-            folder.exists()
+            dir.display(),
+            dir.exists()
         );
         thread::sleep(Duration::from_millis(50));
     }
@@ -63,9 +63,9 @@ fn assert_gone(folder: &Path) {
 #[test]
 fn machine_leaves_nothing_when_its_command_ends() {
     let script = "echo $CLUSTER_MACHINE; touch /run/mine /var/mine $TMPDIR/mine; ip link add mine type bridge; exit 7";
-    let (mut child, folder) = start(script);
+    let (mut child, dir) = start(script);
     assert_eq!(child.wait().unwrap().code(), Some(7));
-    assert_gone(&folder);
+    assert_gone(&dir);
     for file in ["/run/mine", "/var/mine"] {
         assert!(!Path::new(file).exists(), "{file}");
     }
@@ -83,11 +83,11 @@ fn machine_leaves_nothing_when_it_is_killed() {
             [ ! -d $group ] || { mkdir $group/deeper && echo $$ >$group/deeper/cgroup.procs; } 2>/dev/null
         done
         echo $CLUSTER_MACHINE; exec sleep 1000";
-    let (mut child, folder) = start(script);
-    assert!(!groups(&folder).is_empty());
+    let (mut child, dir) = start(script);
+    assert!(!groups(&dir).is_empty());
     child.kill().unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(9));
-    assert_gone(&folder);
+    assert_gone(&dir);
 }
 
 #[test]

@@ -17,7 +17,7 @@ async fn b23_repository_in_the_cluster_is_cloned_over_ssh() {
     let server = Sshd::start();
     let commit = server
         .repository("tide")
-        .commit("main", Operator::new("cloned", "1.0.0").folder().path());
+        .commit("main", Operator::new("cloned", "1.0.0").dir().path());
     let (address, port) = server
         .host()
         .rsplit_once(':')

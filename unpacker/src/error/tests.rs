@@ -40,17 +40,17 @@ fn web_errors() -> Vec<(http_client::Error, &'static str)> {
             => "GET https://example.com/a (redirected): unexpected status \"404 Not Found\"; check the address; it may \
                 require credentials";
         status(503)
-            => "GET https://example.com/a (redirected): unexpected status \"503 Service Unavailable\"; the server has a \
-             problem; try again later";
-        status(418) => "GET https://example.com/a (redirected): the server rejects the request; check the address and what the \
-         server expects";
+            => "GET https://example.com/a (redirected): unexpected status \"503 Service Unavailable\"; server error; \
+             try again later";
+        status(418) => "GET https://example.com/a (redirected): the server rejected the request; check the address and the \
+         requirements of the server";
         E::Redirect { url: redirected(), problem: format!("to https://{REMOTE}, which is not encrypted") }
-            => "https://example.com/a (redirected) redirects to an address that is not followed; use the final address";
+            => "https://example.com/a (redirected) redirects to a URL that is not followed; use the final URL";
         E::Untrusted { url: redirected(), problem: http_client::CertificateProblem::Name, source: Some(cause()) }
             => "the certificate of https://example.com/a (redirected) is for another name; use a name in the \
                 certificate, or reissue it for this name";
         E::TooLarge { url: redirected(), limit: 5 }
-            => "the response of https://example.com/a (redirected) is larger than the limit of 5 bytes";
+            => "the response of https://example.com/a (redirected) is larger than the limit of 5 bytes; check the address";
     ])
 }
 
@@ -59,8 +59,8 @@ fn git_problems() -> Vec<(Problem, &'static str)> {
     Vec::from(::tests::rows![
         Problem::NotFound { said: text() }
             => "not found, or not visible with these credentials; check the URL and the credentials";
-        Problem::Refused { said: text() } => "the server rejected the request; check its requirements";
-        Problem::AbortedByServer { said: text() } => "the server aborted the request; try again, or contact its operator";
+        Problem::Refused { said: text() } => "the server rejected the request; check the URL, or contact the server administrator";
+        Problem::AbortedByServer { said: text() } => "the server aborted the request; try again, or contact the server administrator";
         Problem::NotGit { found: "unexpected content type".to_owned(), media_type: remote() }
             => "not a git server: unexpected content type; check that \"git clone\" accepts this URL";
         Problem::NoReference { kind: "branch", name: "main".to_owned(), others: others() }
@@ -75,7 +75,7 @@ fn git_problems() -> Vec<(Problem, &'static str)> {
                 the repository of the submodule";
         Problem::Name { path: remote(), problem: "is too long" } => "a path is too long; rename it in the repository";
         Problem::Missing { id: remote() }
-            => "an object is missing in the response of the server; try again, or check the repository with \"git fsck\"";
+            => "an object is missing from the response of the server; try again, or check the repository with \"git fsck\"";
         Problem::HostUnknown { host: "example.com".to_owned(), fingerprint: "SHA256:f".to_owned(), line: remote() }
             => "example.com is not in known_hosts; if SHA256:f is the fingerprint of its key, add that key to the file of \
              --known-hosts (in a cluster: to ssh-knownhosts)";
@@ -98,7 +98,7 @@ fn oci_errors() -> Vec<(oci::Error, &'static str)> {
         document(r#"{"mediaType": "REMOTE"}"#)
             => "the document is neither a manifest nor an index; check that the reference names an image";
         document(layer) => "layer 1 is of another type, not a file system; publish the bundle as an image";
-        document(digest) => "the manifest names a blob by an unsupported digest";
+        document(digest) => "the manifest refers to a blob by an unsupported digest; push the image again with a current tool";
         oci::select(&labels).unwrap_err()
             => "label operators.operatorframework.io.bundle.manifests.v1 names a path, which is not a directory in an image; \
              build the image with another value";
@@ -126,7 +126,7 @@ fn registry_errors() -> Vec<(RegistryError, String)> {
                 .to_owned();
         E::Web { action: "reach example.com".to_owned(), source } => format!("failed to reach example.com: {message}");
         E::Interrupted { what: image(), tries: 2, read: 3, source: web().0 } => format!(
-            "transfer of example.com/a:v1 interrupted after 3 bytes, in attempt 2; try again later, or over a better connection: {message}"
+            "transfer of example.com/a:v1 interrupted after 3 bytes, on attempt 2; try again later, or over a better connection: {message}"
         );
         E::AllEndpointsFailed { image: image(), failures: vec![("mirror.example.com/a".to_owned(), cause)] }
             => format!("failed to pull example.com/a:v1 from 1 endpoints: mirror.example.com/a: failed to ask: {message}");
@@ -208,7 +208,7 @@ fn errors_without_remote_texts_do_not_change() {
     let errors = [
         Error::Name { path },
         Error::Spool {
-            folder: "/tmp".into(),
+            directory: "/tmp".into(),
             source: io::Error::other("no space"),
         },
         git::Error::test("https://example.com/r.git", problem).into(),

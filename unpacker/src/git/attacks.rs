@@ -6,13 +6,11 @@ use bytes::Bytes;
 use flate2::{Compression, write::ZlibEncoder};
 use futures::{StreamExt as _, stream};
 
-use super::{
-    error::{Problem, Result},
-    object_id::{Kind, ObjectId},
-    pack::{Bounds, Pack},
-    pack_receiver::receive,
-    pkt_line::{ByteSource, PktLine, PktReader},
-};
+use super::error::{Problem, Result};
+use super::object_id::{Kind, ObjectId};
+use super::pack::{Bounds, Pack};
+use super::pack_parser::receive;
+use super::pkt_line::{ByteSource, PktLine, PktReader};
 
 const BOUNDS: Bounds = Bounds {
     received: 1 << 20,
@@ -279,7 +277,7 @@ fn pack_is_accepted_only_whole_and_unchanged() {
 // parity: rukpak-21
 #[test]
 fn endless_pack_ends_at_the_limit() {
-    // Empty blocks of a zlib stream: they make nothing, for ever.
+    // Empty blocks of a zlib stream: they produce no output, without end.
     let head = [b"PACK\0\0\0\x02\0\0\0\x01\x33\x78\x01"];
     let blocks = io::repeat(0).take(u64::MAX);
     let found = message(receive(head[0].chain(Stored(0)), BOUNDS));

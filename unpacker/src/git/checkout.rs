@@ -82,7 +82,7 @@ pub(super) fn read(
     let root = field(&bytes, b"tree ").ok_or(Problem::Damaged {
         problem: "a commit has no tree",
     })?;
-    let folder = match directory {
+    let dir = match directory {
         Some(directory) => find(pack, commit, root, directory)?,
         None => root,
     };
@@ -95,9 +95,9 @@ pub(super) fn read(
         selected: Vec::new(),
         unselected: 0,
     };
-    let mut waiting = vec![(String::new(), folder)];
+    let mut waiting = vec![(String::new(), dir)];
     while let Some((path, id)) = waiting.pop() {
-        let mut subdirs = walk.folder(&path, id)?;
+        let mut subdirs = walk.dir(&path, id)?;
         subdirs.reverse();
         waiting.append(&mut subdirs);
     }
@@ -114,12 +114,10 @@ fn find(pack: &mut Pack, commit: ObjectId, root: ObjectId, directory: &str) -> R
         let found = entries.iter().find(|entry| entry.name == part.as_bytes());
         path = join(&path, part);
         let fail = |problem| {
-            let folders = entries
+            let dirs = entries
                 .iter()
-                .filter(|entry| entry.sort == EntryKind::Folder);
-            let others = folders
-                .take(MAX_SHOWN)
-                .map(|entry| printable_name(entry.name));
+                .filter(|entry| entry.sort == EntryKind::Directory);
+            let others = dirs.take(MAX_SHOWN).map(|entry| printable_name(entry.name));
             Err(Problem::NoDirectory {
                 directory: directory.to_owned(),
                 commit: commit.to_string(),
@@ -128,7 +126,7 @@ fn find(pack: &mut Pack, commit: ObjectId, root: ObjectId, directory: &str) -> R
             })
         };
         id = match found.map(|entry| (entry.sort, entry.id)) {
-            Some((EntryKind::Folder, id)) => id,
+            Some((EntryKind::Directory, id)) => id,
             Some((EntryKind::File(_), _)) => return fail("the path is a file"),
             Some((EntryKind::Link, _)) => {
                 return fail("the path is a symbolic link, which is not followed");
@@ -152,11 +150,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// Lists one directory: records its selected files, and returns the subdirectories to visit.
-    fn folder(
-        &mut self,
-        folder: &str,
-        id: ObjectId,
-    ) -> Result<Vec<(String, ObjectId)>, FaultOrigin> {
+    fn dir(&mut self, dir: &str, id: ObjectId) -> Result<Vec<(String, ObjectId)>, FaultOrigin> {
         let bytes = self.pack.read(id, Kind::Tree)?;
         let mut subdirs = Vec::new();
         for entry in tree::entries(&bytes)? {
@@ -167,26 +161,26 @@ impl Walk<'_> {
                 return Err(content::Error::TooManyEntries { limit: self.limit }.into());
             }
             if let Some(problem) = tree::problem_of(entry.name) {
-                let path = join(folder, &printable_name(entry.name));
+                let path = join(dir, &printable_name(entry.name));
                 return Err(Problem::Name { path, problem }.into());
             }
             let Ok(name) = std::str::from_utf8(entry.name) else {
-                let path = join(folder, &String::from_utf8_lossy(entry.name));
+                let path = join(dir, &String::from_utf8_lossy(entry.name));
                 if self.select.matches(&path) {
                     return Err(crate::Error::Name { path }.into());
                 }
                 self.unselected += 1;
                 continue;
             };
-            let path = join(folder, name);
+            let path = join(dir, name);
             // A link in place of a directory hides selected files below it.
-            let may_hold_more = matches!(entry.sort, EntryKind::Folder | EntryKind::Link);
+            let may_hold_more = matches!(entry.sort, EntryKind::Directory | EntryKind::Link);
             if !(self.select.matches(&path) || may_hold_more && self.select.descends_into(&path)) {
                 self.unselected += 1;
                 continue;
             }
             match entry.sort {
-                EntryKind::Folder => {
+                EntryKind::Directory => {
                     // Checks the depth and the other limits before the descent.
                     self.files.skip(&path)?;
                     subdirs.push((path, entry.id));
@@ -223,11 +217,11 @@ impl Walk<'_> {
     }
 }
 
-fn join(folder: &str, name: &str) -> String {
-    if folder.is_empty() {
+fn join(dir: &str, name: &str) -> String {
+    if dir.is_empty() {
         name.to_owned()
     } else {
-        format!("{folder}/{name}")
+        format!("{dir}/{name}")
     }
 }
 

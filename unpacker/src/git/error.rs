@@ -56,19 +56,21 @@ pub enum Problem {
         media_type: String,
     },
     /// The server rejects the request with a message.
-    #[error("the server rejected the request{}; check its requirements", quoted(.said))]
+    #[error("the server rejected the request{}; check the URL, or contact the server administrator", quoted(.said))]
     Refused {
         /// Message of the server; empty where remote texts are withheld.
         said: String,
     },
     /// The server reports an error after the start of its response.
-    #[error("the server aborted the request{}; try again, or contact its operator", quoted(.said))]
+    #[error("the server aborted the request{}; try again, or contact the server administrator", quoted(.said))]
     AbortedByServer {
         /// Message of the server; empty where remote texts are withheld.
         said: String,
     },
     /// The server violates the protocol.
-    #[error("the server violated the git protocol: {problem}; try again, or contact its operator")]
+    #[error(
+        "the server violated the git protocol: {problem}; try again, or contact the server administrator"
+    )]
     Protocol {
         /// Description of the violation.
         problem: &'static str,
@@ -174,7 +176,7 @@ pub enum Problem {
     },
     /// The server did not send a required object.
     #[error(
-        "{} is missing in the response of the server; try again, or check the repository with \"git fsck\"", object(.id)
+        "{} is missing from the response of the server; try again, or check the repository with \"git fsck\"", object(.id)
     )]
     Missing {
         /// Hash of the object; empty where remote texts are withheld.
@@ -189,7 +191,7 @@ pub enum Problem {
     #[error(transparent)]
     Web(#[from] http_client::Error),
     /// The ssh server is unreachable.
-    #[error("failed to reach {host} by ssh; check the address and the network")]
+    #[error("failed to reach {host} over ssh; check the address and the network")]
     Connect {
         /// Host and port.
         host: String,
@@ -246,7 +248,7 @@ pub enum Problem {
     },
     /// The host key is marked as revoked in `known_hosts`.
     #[error(
-        "the host key of {host} is revoked in known_hosts; ask the operator of the host for the new key"
+        "the host key of {host} is revoked in known_hosts; ask the administrator of the host for the new key"
     )]
     HostRevoked {
         /// Host and port.

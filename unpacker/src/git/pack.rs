@@ -1,4 +1,4 @@
-//! Pack files and their objects.
+//! A received pack: finds and reconstructs its objects.
 //!
 //! A pack does not contain the names of its objects; they are computed. The names of full objects are computed while
 //! the pack arrives. Delta objects are reconstructed only when an object is requested, with few objects in memory at

@@ -1,4 +1,4 @@
-//! The first pass over a pack, while it arrives. Every object is decompressed and hashed once. Only the packed bytes
+//! Parser of a pack, while it arrives. Every object is decompressed and hashed once. Only the packed bytes
 //! and the offsets of the objects are stored.
 
 use std::io::{self, BufRead, BufReader, Read, Write as _};

@@ -161,12 +161,12 @@ pub(super) fn prefixes(revision: &Revision) -> Vec<String> {
         Revision::Branch(name) => vec![format!("refs/heads/{name}")],
         Revision::Tag(name) => vec![format!("refs/tags/{name}")],
         Revision::Name(name) => vec![format!("refs/heads/{name}"), format!("refs/tags/{name}")],
-        Revision::Commit(_) => all_prefixes(),
+        Revision::Commit(_) => ref_prefixes(),
     }
 }
 
 /// Returns the prefixes of all branches and tags.
-pub(super) fn all_prefixes() -> Vec<String> {
+pub(super) fn ref_prefixes() -> Vec<String> {
     vec!["refs/heads/".to_owned(), "refs/tags/".to_owned()]
 }
 

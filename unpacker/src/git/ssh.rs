@@ -105,7 +105,7 @@ impl Address {
 pub(super) async fn connect(url: &Url, access: &Access) -> Result<GitConnection> {
     let address = Address::new(url)?;
     let host = address.host_and_port();
-    let patience = &access.timeouts;
+    let timeouts = &access.timeouts;
     let ssh = access.ssh.as_ref().ok_or(Problem::KeyNeeded)?;
     let keys = Keys::read(ssh)?;
     let check = HostKeyCheck {
@@ -134,10 +134,10 @@ pub(super) async fn connect(url: &Url, access: &Access) -> Result<GitConnection>
         host: host.clone(),
         source,
     };
-    let idle = patience.idle;
+    let idle = timeouts.idle;
     let timed_out = |_| Problem::Idle { idle };
     let stream = TcpStream::connect((address.host.as_str(), address.port));
-    let stream = timeout(patience.connect, stream)
+    let stream = timeout(timeouts.connect, stream)
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         .map_err(unreachable)?;

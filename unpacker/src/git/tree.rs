@@ -18,7 +18,7 @@ pub(super) struct Entry<'a> {
 /// The kind of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EntryKind {
-    Folder,
+    Directory,
     /// A file with its permission bits, of which git stores only the executable bit.
     File(u32),
     Link,
@@ -56,7 +56,7 @@ fn entry(bytes: &[u8]) -> Option<(Entry<'_>, &[u8])> {
     let id = rest.get(1..=ObjectId::LEN)?;
     // Old programs wrote a leading zero before the mode of directories, and the write permission of the group.
     let sort = match mode {
-        b"40000" | b"040000" => EntryKind::Folder,
+        b"40000" | b"040000" => EntryKind::Directory,
         b"100644" | b"100664" => EntryKind::File(0o644),
         b"100755" => EntryKind::File(0o755),
         b"120000" => EntryKind::Link,

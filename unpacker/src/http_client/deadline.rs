@@ -24,11 +24,11 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    pub(super) fn new(patience: &Timeouts) -> Self {
+    pub(super) fn new(timeouts: &Timeouts) -> Self {
         Self {
             started: Instant::now(),
-            idle: patience.idle,
-            total: patience.total,
+            idle: timeouts.idle,
+            total: timeouts.total,
             last: Arc::default(),
         }
     }

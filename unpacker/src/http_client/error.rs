@@ -32,7 +32,7 @@ pub enum CertificateProblem {
     #[error("is not valid yet; check the clock of this machine")]
     NotYet,
     /// The certificate has another problem.
-    #[error("is not acceptable; reissue it, or disable verification with --tls-verify=false")]
+    #[error("is invalid; reissue it, or disable verification with --tls-verify=false")]
     Other,
 }
 
@@ -175,7 +175,7 @@ pub enum Error {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The body exceeds the limit.
-    #[error("the response of {url} is larger than the limit of {limit} bytes")]
+    #[error("the response of {url} is larger than the limit of {limit} bytes; check the address")]
     TooLarge {
         /// URL of the request.
         url: RedactedUrl,
@@ -197,7 +197,7 @@ pub enum Error {
     /// The server responded with a status from 400 to 499 that has no specific remedy. Used where remote texts are
     /// withheld.
     #[error(
-        "{method} {url}: the server rejects the request; check the address and what the server expects"
+        "{method} {url}: the server rejected the request; check the address and the requirements of the server"
     )]
     Rejected {
         /// Method of the request.
@@ -225,13 +225,13 @@ fn in_parentheses(excerpt: &str) -> String {
 /// Returns the remedy for a status.
 fn remedy(status: StatusCode) -> &'static str {
     match status.as_u16() {
-        401 => "check the credentials, or pass some",
+        401 => "provide valid credentials",
         403 => "check that these credentials have read access",
         404 | 410 => "check the address; it may require credentials",
         407 => "check the credentials of the proxy",
         429 => "too many requests; try again later",
-        500..=599 => "the server has a problem; try again later",
-        _ => "check the address and what the server expects",
+        500..=599 => "server error; try again later",
+        _ => "check the address and the requirements of the server",
     }
 }
 
@@ -324,7 +324,7 @@ impl Error {
             },
             Self::Redirect { url, .. } => Self::Redirect {
                 url: url.withheld(),
-                problem: "to an address that is not followed; use the final address".to_owned(),
+                problem: "to a URL that is not followed; use the final URL".to_owned(),
             },
             Self::Disconnected { url, read, source } => Self::Disconnected {
                 url: url.withheld(),

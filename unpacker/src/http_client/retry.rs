@@ -26,12 +26,12 @@ pub(crate) fn is_retryable(error: &Error) -> bool {
 
 /// Returns the delay before the next attempt: the delay that the server requests, or an exponential back-off with
 /// jitter. Jitter prevents many clients from retrying at the same time.
-pub(super) fn delay(patience: &Timeouts, attempts: u32, headers: Option<&HeaderMap>) -> Duration {
+pub(super) fn delay(timeouts: &Timeouts, attempts: u32, headers: Option<&HeaderMap>) -> Duration {
     if let Some(requested) = headers.and_then(retry_after) {
         return requested.min(MAX_DELAY);
     }
     let doubled = 2u32.saturating_pow(attempts.saturating_sub(1));
-    let max = patience.retry_delay.saturating_mul(doubled).min(MAX_DELAY);
+    let max = timeouts.retry_delay.saturating_mul(doubled).min(MAX_DELAY);
     max.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
@@ -54,11 +54,11 @@ mod tests {
 
     #[test]
     fn delays_double_up_to_a_minute_and_jitter_by_half() {
-        let patience = Timeouts::default();
+        let timeouts = Timeouts::default();
         let rows = [(1, 0.5), (2, 1.0), (4, 4.0), (8, 60.0), (40, 60.0)];
         for (attempts, longest) in rows.into_iter().chain([(u32::MAX, 60.0)]) {
             for _ in 0..100 {
-                let seconds = delay(&patience, attempts, None).as_secs_f64();
+                let seconds = delay(&timeouts, attempts, None).as_secs_f64();
                 let range = longest / 2.0..=longest;
                 assert!(range.contains(&seconds), "{attempts}: {seconds}");
             }

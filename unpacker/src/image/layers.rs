@@ -33,7 +33,7 @@ pub(super) struct Fetch<'a> {
     /// Name of the image in messages.
     pub(super) image: &'a str,
     pub(super) options: &'a Options,
-    pub(super) patience: &'a Timeouts,
+    pub(super) timeouts: &'a Timeouts,
     pub(super) progress: &'a Progress,
 }
 
@@ -96,12 +96,12 @@ impl Fetch<'_> {
             size: layer.size,
             what: subject,
         };
-        let (mut reader, failure) = blob.reader(self.session, self.patience, self.progress);
+        let (mut reader, failure) = blob.reader(self.session, self.timeouts, self.progress);
         let input = if waits && layer.size <= ON_DISK {
-            let folder = self.options.spool.clone().unwrap_or_else(env::temp_dir);
+            let directory = self.options.spool.clone().unwrap_or_else(env::temp_dir);
             let image = self.image.to_owned();
             let buffered =
-                spawn_blocking(move || buffer_layer(&mut reader, &failure, folder)).await;
+                spawn_blocking(move || buffer_layer(&mut reader, &failure, directory)).await;
             Input::File(buffered.map_err(|source| Error::Cancelled {
                 what: image,
                 source,
@@ -122,9 +122,9 @@ impl Fetch<'_> {
 fn buffer_layer(
     reader: &mut Reader,
     failure: &Failure,
-    folder: PathBuf,
+    directory: PathBuf,
 ) -> Result<SpooledTempFile, Error> {
-    let mut file = tempfile::spooled_tempfile_in(IN_MEMORY, &folder);
+    let mut file = tempfile::spooled_tempfile_in(IN_MEMORY, &directory);
     let copied = io::copy(reader, &mut file);
     let copied = copied
         .and_then(|_| file.flush())
@@ -134,7 +134,7 @@ fn buffer_layer(
     }
     match copied {
         Ok(()) => Ok(file),
-        Err(source) => Err(Error::Disk { folder, source }),
+        Err(source) => Err(Error::Disk { directory, source }),
     }
 }
 

@@ -11,10 +11,10 @@ use std::{
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The directory contains rejected entries, or some of its files cannot be read.
-    #[error("failed to pack {folder:?}")]
-    Folder {
+    #[error("failed to pack {dir:?}")]
+    Directory {
         /// Directory as configured.
-        folder: PathBuf,
+        dir: PathBuf,
         /// Cause of the failure.
         #[source]
         source: Box<crate::Error>,
@@ -30,10 +30,10 @@ pub enum Error {
         user: String,
     },
     /// The directory contains no selected file.
-    #[error("no file found in {folder:?}, looking for {wanted}; {EMPTY_HINT}")]
+    #[error("no file found in {directory:?} (selected: {wanted}); {EMPTY_HINT}")]
     Empty {
         /// Directory as configured.
-        folder: PathBuf,
+        directory: PathBuf,
         /// Paths that were selected.
         wanted: String,
     },
@@ -89,7 +89,7 @@ pub enum Error {
         source: hyper::Error,
     },
     /// No data was transferred for too long.
-    #[error("{to} no longer receives or sends data; waited {after:?}")]
+    #[error("no data was transferred to or from {to} for {after:?}")]
     Stalled {
         /// Host and port.
         to: String,
@@ -122,7 +122,7 @@ pub enum Error {
     },
     /// The response does not follow the protocol of the receiver.
     #[error(
-        "unexpected response of {to}: {problem}; check that the URL is that of the content service"
+        "unexpected response from {to}: {problem}; check that the URL is that of the content service"
     )]
     InvalidResponse {
         /// Host and port.
@@ -150,11 +150,11 @@ pub enum Error {
     },
     /// The program cannot be copied.
     #[error(
-        "failed to install into {folder:?}; check that it is a directory that this user can write to"
+        "failed to install into {directory:?}; check that it is a directory that this user can write to"
     )]
     Install {
         /// Target directory as configured.
-        folder: PathBuf,
+        directory: PathBuf,
         /// Cause of the failure.
         #[source]
         source: io::Error,
@@ -167,7 +167,7 @@ impl Error {
     /// Returns the CamelCase reason of this failure. For a rejection, it is the reason of the receiver.
     pub fn reason(&self) -> &str {
         match self {
-            Self::Folder { source, .. } => source.reason(),
+            Self::Directory { source, .. } => source.reason(),
             Self::Closed { .. } => "FileUnreadable",
             Self::Empty { .. } => "NothingSelected",
             Self::Address { .. } | Self::Configuration { .. } | Self::NoRoots => {
@@ -202,21 +202,21 @@ impl Error {
 
 /// Converts an error of the listing or the archive. A file that the user of this process lacks permission to read has
 /// a separate error.
-pub(super) fn describe(folder: &Path, error: crate::Error) -> Error {
+pub(super) fn describe(directory: &Path, error: crate::Error) -> Error {
     match error {
         crate::Error::Read { path, source } if source.kind() == io::ErrorKind::PermissionDenied => {
             Error::Closed {
                 path: if path == "." {
-                    folder.to_owned()
+                    directory.to_owned()
                 } else {
-                    folder.join(path)
+                    directory.join(path)
                 },
                 user: user(),
             }
         }
         crate::Error::Write { source } => Error::Write { source },
-        source => Error::Folder {
-            folder: folder.to_owned(),
+        source => Error::Directory {
+            dir: directory.to_owned(),
             source: Box::new(source),
         },
     }

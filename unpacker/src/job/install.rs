@@ -13,14 +13,14 @@ use super::Error;
 ///
 /// # Errors
 /// Returns an error if the directory cannot be written.
-pub fn install(folder: &Path, name: &str) -> Result<PathBuf, Error> {
-    let target = folder.join(name);
-    let temp = folder.join(format!(".{name}.{}", process::id()));
+pub fn install(directory: &Path, name: &str) -> Result<PathBuf, Error> {
+    let target = directory.join(name);
+    let temp = directory.join(format!(".{name}.{}", process::id()));
     let copied = copy(&temp).and_then(|()| fs::rename(&temp, &target));
     copied.map_err(|source| {
         let _ = fs::remove_file(&temp); // fails if the file could not be created
         Error::Install {
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
             source,
         }
     })?;

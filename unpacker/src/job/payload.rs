@@ -16,7 +16,7 @@ use crate::{
 /// The selected files of a directory. They are listed, allowed and readable, but not read yet.
 #[derive(Debug)]
 pub struct Payload {
-    folder: PathBuf,
+    dir: PathBuf,
     listing: DirListing,
 }
 
@@ -34,29 +34,30 @@ impl Payload {
     ///
     /// # Errors
     /// Returns an error if no file is selected, a limit is exceeded, or a file is not readable.
-    pub fn new(folder: &Path, options: &Options) -> Result<Self, Error> {
-        let is_root = fs::canonicalize(folder).is_ok_and(|path| path == Path::new("/"));
+    pub fn new(directory: &Path, options: &Options) -> Result<Self, Error> {
+        let is_root = fs::canonicalize(directory).is_ok_and(|path| path == Path::new("/"));
         let bounds = if is_root {
             WalkScope::Container
         } else {
             WalkScope::Unlimited
         };
-        let to_error = |error| describe(folder, error);
+        let to_error = |error| describe(directory, error);
         // The receiver pulls images itself with the same result; there, links cannot be followed.
-        let listing = DirListing::new(folder, options, bounds, Links::Record).map_err(to_error)?;
+        let listing =
+            DirListing::new(directory, options, bounds, Links::Record).map_err(to_error)?;
         let skipped = listing.skipped();
         if listing.len() == 0 && skipped.is_empty() {
             return Err(Error::Empty {
-                folder: folder.to_owned(),
+                directory: directory.to_owned(),
                 wanted: match &options.select {
                     Selection::Only(paths) => paths.join(", "),
-                    Selection::Default | Selection::All => "any file".to_owned(),
+                    Selection::Default | Selection::All => "all files".to_owned(),
                 },
             });
         }
         listing.check().map_err(to_error)?;
         Ok(Self {
-            folder: folder.to_owned(),
+            dir: directory.to_owned(),
             listing,
         })
     }
@@ -84,7 +85,7 @@ impl Payload {
         let mut gzip = pack::gzip(out);
         let (digest, size) = self.listing.deliver(&mut gzip).map_err(|error| {
             gzip.get_mut().aborted = true;
-            describe(&self.folder, error)
+            describe(&self.dir, error)
         })?;
         let written = gzip.finish().and_then(|mut out| out.flush());
         written.map_err(|source| Error::Write { source })?;

@@ -32,7 +32,7 @@ pub struct Receiver {
     /// File with the CA certificates; `None` for those of the system.
     pub ca_file: Option<PathBuf>,
     /// Maximum number of attempts.
-    pub tries: u32,
+    pub attempts: u32,
     /// Timeout of all attempts together.
     pub total: Duration,
     /// Timeout without any transferred data.
@@ -47,7 +47,7 @@ pub struct SendReport {
     /// Whether the receiver already had the content.
     pub already_stored: bool,
     /// Number of attempts.
-    pub tries: u32,
+    pub attempts: u32,
 }
 
 /// Uploads until the receiver has the content or rejects it, or until the attempts or the time are used up.
@@ -68,13 +68,13 @@ pub async fn send(
         source: source.map(Box::new),
     };
     let mut last = None;
-    for attempt_number in 1..=receiver.tries.max(1) {
+    for attempt_number in 1..=receiver.attempts.max(1) {
         let error = match time::timeout_at(deadline, attempt(load, receiver)).await {
             Ok(Ok((packed, known))) => {
                 return Ok(SendReport {
                     packed,
                     already_stored: known,
-                    tries: attempt_number,
+                    attempts: attempt_number,
                 });
             }
             Ok(Err(error)) if error.is_terminal() => return Err(error),
@@ -82,14 +82,14 @@ pub async fn send(
             Err(_) => return Err(gave_up(attempt_number, last)),
         };
         let delay = retry_delay(&error, attempt_number);
-        if attempt_number >= receiver.tries || Instant::now() + delay >= deadline {
+        if attempt_number >= receiver.attempts || Instant::now() + delay >= deadline {
             return Err(gave_up(attempt_number, Some(error)));
         }
         on_retry(&error, attempt_number, delay);
         time::sleep(delay).await;
         last = Some(error);
     }
-    Err(gave_up(receiver.tries, last))
+    Err(gave_up(receiver.attempts, last))
 }
 
 /// Returns the delay before the next attempt. It doubles with each attempt and is shortened randomly by up to half,
@@ -250,7 +250,7 @@ impl Response<'_> {
                 if accepted.digest != sent {
                     let received = clean(&accepted.digest, 100);
                     return Err(invalid(format!(
-                        "it reports {received}, but {sent} was sent"
+                        "the reported digest {received} differs from the sent digest {sent}"
                     )));
                 }
                 Ok((packed, status == StatusCode::OK))

@@ -37,7 +37,7 @@ pub(super) struct ProgressCounter(Arc<AtomicU64>);
 
 /// The archive is incomplete.
 #[derive(Debug, thiserror::Error)]
-#[error("the archive could not be completed")]
+#[error("failed to complete the archive")]
 pub(super) struct ArchiveAborted;
 
 /// Starts to create the archive. The handle returns the result after the body was read or dropped.

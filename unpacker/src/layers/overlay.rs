@@ -12,7 +12,7 @@ pub(super) struct Overlay {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum OverlayEntry {
     /// A directory. It merges with a lower directory, and hides other lower entries of its name.
-    Folder,
+    Directory,
     /// A directory that hides everything below it in lower layers.
     Opaque,
     /// A file, a link, or a deleted entry.
@@ -45,8 +45,8 @@ fn ancestors(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the first path below a directory.
-fn first_below<'a, T>(paths: &'a BTreeMap<String, T>, folder: &str) -> Option<&'a String> {
-    let below = format!("{folder}/");
+fn first_below<'a, T>(paths: &'a BTreeMap<String, T>, dir: &str) -> Option<&'a String> {
+    let below = format!("{dir}/");
     let (path, _) = paths.range(below.clone()..).next()?;
     path.starts_with(&below).then_some(path)
 }
@@ -54,8 +54,8 @@ fn first_below<'a, T>(paths: &'a BTreeMap<String, T>, folder: &str) -> Option<&'
 impl Overlay {
     /// Reports whether a lower layer's entry at this path is hidden, unless it is a directory.
     pub(super) fn hides(&self, path: &str) -> bool {
-        let covers = |folder: &str| {
-            let mark = self.marks.get(folder);
+        let covers = |dir: &str| {
+            let mark = self.marks.get(dir);
             mark.is_some_and(|mark| *mark >= OverlayEntry::Opaque)
         };
         covers("")
@@ -68,7 +68,7 @@ impl Overlay {
     pub(super) fn merge(&mut self, layer: LayerChanges) {
         let entries = layer.entries.into_iter().map(|(path, is_folder)| {
             let mark = if is_folder {
-                OverlayEntry::Folder
+                OverlayEntry::Directory
             } else {
                 OverlayEntry::Remove
             };
@@ -91,7 +91,7 @@ impl Overlay {
 
 impl LayerChanges {
     /// Adds a directory. It may occur several times.
-    pub(super) fn folder(&mut self, path: String) -> Result<(), Conflict> {
+    pub(super) fn dir(&mut self, path: String) -> Result<(), Conflict> {
         self.check_ancestors(&path)?;
         if self.entries.get(&path) == Some(&false) {
             let below = format!("{path}/");
@@ -126,8 +126,8 @@ impl LayerChanges {
     }
 
     /// Removes everything below a directory from lower layers.
-    pub(super) fn opaque(&mut self, folder: String) {
-        self.opaque.insert(folder);
+    pub(super) fn opaque(&mut self, dir: String) {
+        self.opaque.insert(dir);
     }
 
     /// Records that the file at this path was read.
@@ -142,7 +142,7 @@ impl LayerChanges {
 
     /// Rejects a path whose parent is a link or file: through a link, it would be at another place.
     fn check_ancestors(&self, path: &str) -> Result<(), Conflict> {
-        match ancestors(path).find(|folder| self.entries.get(*folder) == Some(&false)) {
+        match ancestors(path).find(|dir| self.entries.get(*dir) == Some(&false)) {
             Some(file) => Err(Conflict::FileAsFolder(file.to_owned(), path.to_owned())),
             None => Ok(()),
         }
@@ -158,7 +158,7 @@ mod tests {
         let mut fresh = LayerChanges::default();
         for entry in entries.split_whitespace() {
             if let Some(path) = entry.strip_suffix('/') {
-                fresh.folder(path.to_owned())?;
+                fresh.dir(path.to_owned())?;
             } else if let Some(path) = entry.strip_prefix('-') {
                 fresh.hide(path.to_owned());
             } else if let Some(path) = entry.strip_suffix('!') {

@@ -28,7 +28,7 @@ const MAX_LINKS: usize = 8;
 
 /// The files of an image layout.
 pub(super) enum LayoutFiles {
-    Folder(PathBuf),
+    Directory(PathBuf),
     Archive {
         file: File,
         entries: BTreeMap<String, EntryLocation>,
@@ -46,7 +46,7 @@ pub(super) enum EntryLocation {
 }
 
 impl LayoutFiles {
-    pub(super) fn folder(path: &Path) -> Result<Self> {
+    pub(super) fn dir(path: &Path) -> Result<Self> {
         let failed = |source| Failure::Open {
             path: path.to_owned(),
             source,
@@ -60,7 +60,7 @@ impl LayoutFiles {
             }
             .into());
         }
-        Ok(Self::Folder(path.to_owned()))
+        Ok(Self::Directory(path.to_owned()))
     }
 
     /// Indexes the entries of an archive in one pass.
@@ -102,12 +102,12 @@ impl LayoutFiles {
     /// Opens a file and returns its size.
     pub(super) fn open(&self, path: &str) -> Result<Option<(Box<dyn Read + '_>, u64)>> {
         match self {
-            Self::Folder(folder) => {
+            Self::Directory(directory) => {
                 let failed = |source| Failure::Read {
                     path: path.to_owned(),
                     source,
                 };
-                let at = folder.join(path);
+                let at = directory.join(path);
                 // Links are followed, because some build tools create layouts with linked blobs. The target is only
                 // read, and its digest is verified.
                 let metadata = match fs::metadata(&at) {

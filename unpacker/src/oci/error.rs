@@ -46,7 +46,9 @@ pub enum Error {
         kind: Option<String>,
     },
     /// A digest is malformed, or uses another algorithm.
-    #[error("the manifest names a blob by an unsupported digest")]
+    #[error(
+        "the manifest refers to a blob by an unsupported digest; push the image again with a current tool"
+    )]
     Digest(#[source] Option<ParseDigestError>),
     /// The image exceeds the limit for layers.
     #[error(

@@ -98,7 +98,7 @@ fn unsupported_images_are_rejected_with_a_remedy() {
         titled("false"), None => "image of 1 layers";
         titled("true"), None => "image of 1 layers";
         image(&[with(blob(GZIP), "digest", sha512.into())]), None
-            => "ManifestInvalid: the manifest names a blob by an unsupported digest";
+            => "ManifestInvalid: the manifest refers to a blob by an unsupported digest; push the image again";
         image(&[with(blob(GZIP), "size", json!(-1))]), None => "malformed";
         image(&[with(blob(GZIP), "size", json!("\u{7}secret"))]), None => "malformed";
     ]);

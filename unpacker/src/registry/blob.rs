@@ -47,9 +47,9 @@ impl Failure {
 
 impl Blob {
     /// Downloads the whole blob into memory. Use it for small blobs only.
-    pub(crate) async fn bytes(self, session: &Session, patience: &Timeouts) -> Result<Bytes> {
+    pub(crate) async fn bytes(self, session: &Session, timeouts: &Timeouts) -> Result<Bytes> {
         let mut transfer =
-            BlobTransfer::new(session.clone(), self, patience.clone(), Progress::default());
+            BlobTransfer::new(session.clone(), self, timeouts.clone(), Progress::default());
         let mut bytes = Vec::new();
         while let Some(part) = transfer.next().await? {
             bytes.extend_from_slice(&part);
@@ -61,11 +61,11 @@ impl Blob {
     pub(crate) fn reader(
         self,
         session: &Session,
-        patience: &Timeouts,
+        timeouts: &Timeouts,
         progress: &Progress,
     ) -> (Reader, Failure) {
         let failure = Failure::default();
-        let transfer = BlobTransfer::new(session.clone(), self, patience.clone(), progress.clone());
+        let transfer = BlobTransfer::new(session.clone(), self, timeouts.clone(), progress.clone());
         (
             http_client::reader(transfer.into_stream(failure.clone())),
             failure,
@@ -77,7 +77,7 @@ impl Blob {
 struct BlobTransfer {
     session: Session,
     blob: Blob,
-    patience: Timeouts,
+    timeouts: Timeouts,
     progress: Progress,
     started: Instant,
     body: Option<Pin<Box<dyn Stream<Item = http_client::Result<Bytes>> + Send>>>,
@@ -91,12 +91,12 @@ struct BlobTransfer {
 }
 
 impl BlobTransfer {
-    fn new(session: Session, blob: Blob, patience: Timeouts, progress: Progress) -> Self {
+    fn new(session: Session, blob: Blob, timeouts: Timeouts, progress: Progress) -> Self {
         Self {
             hasher: blob.digest.hasher(),
             session,
             blob,
-            patience,
+            timeouts,
             progress,
             started: Instant::now(),
             body: None,
@@ -227,10 +227,10 @@ impl BlobTransfer {
             self.attempts = 1;
         }
         let doubled = 2u32.saturating_pow(self.attempts.saturating_sub(1));
-        let delay = self.patience.retry_delay.saturating_mul(doubled);
+        let delay = self.timeouts.retry_delay.saturating_mul(doubled);
         let delay = delay.mul_f64(0.5 + fastrand::f64() / 2.0);
-        let out_of_time = self.started.elapsed() + delay >= self.patience.total;
-        if self.attempts >= self.patience.tries || out_of_time {
+        let out_of_time = self.started.elapsed() + delay >= self.timeouts.total;
+        if self.attempts >= self.timeouts.attempts || out_of_time {
             return Err(Error::Interrupted {
                 what: self.blob.what.clone(),
                 tries: self.attempts,

@@ -110,7 +110,7 @@ fn descriptor(media_type: &str, bytes: &[u8]) -> OciDescriptor {
 fn labels(content: &Content) -> Result<BTreeMap<String, String>> {
     let fail = |problem: String| Error::NoBundle { problem };
     let default_names = ["annotations.yaml", "annotations.yml"];
-    let mut files: Vec<_> = content.folder("metadata").collect();
+    let mut files: Vec<_> = content.dir("metadata").collect();
     files.sort_by_key(|(name, _)| !default_names.contains(name));
     if files.is_empty() {
         return Err(fail(

@@ -61,9 +61,7 @@ impl Credential {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The credentials exceed the size limit of a Secret.
-    #[error(
-        "the registry credentials are larger than {MAX_CONFIG} bytes; keep only what is needed"
-    )]
+    #[error("the registry credentials are larger than {MAX_CONFIG} bytes; remove unused entries")]
     TooLarge,
     /// The credentials have neither of the two supported formats.
     #[error(

@@ -125,7 +125,7 @@ pub enum Error {
     },
     /// The connection was lost too often during a transfer.
     #[error(
-        "transfer of {what} interrupted after {read} bytes, in attempt {tries}; try again later, or over a better \
+        "transfer of {what} interrupted after {read} bytes, on attempt {tries}; try again later, or over a better \
          connection"
     )]
     Interrupted {
@@ -177,11 +177,11 @@ pub enum Error {
     },
     /// A downloaded layer cannot be written to a temporary file.
     #[error(
-        "failed to write a layer to a temporary file; check the free space and permissions in {folder:?}"
+        "failed to write a layer to a temporary file; check the free space and permissions in {directory:?}"
     )]
     Disk {
         /// Directory for temporary files.
-        folder: std::path::PathBuf,
+        directory: std::path::PathBuf,
         /// Cause of the failure.
         #[source]
         source: io::Error,

@@ -363,7 +363,7 @@ fn check(text: &str, wildcard: bool) -> Result<(), Error> {
     };
     let host = text.split('/').next().unwrap_or_default();
     let plain = match host.strip_prefix("*.") {
-        Some(_) if !wildcard => return Err(fail("has a \"*\", but one location is required")),
+        Some(_) if !wildcard => return Err(fail("has a \"*\", but a single location is required")),
         Some(_) if host != text => return Err(fail("has a path after a \"*\"")),
         Some(rest) => format!("any.{rest}"),
         None => host.to_owned(),

@@ -314,7 +314,7 @@ fn access_for(endpoint: &RegistryEndpoint, access: &Access) -> Access {
     if endpoint.insecure {
         trust.verify = Verify::Never;
     }
-    if let Some(roots) = access.authorities.get(&endpoint.registry) {
+    if let Some(roots) = access.cas.get(&endpoint.registry) {
         trust.roots.push('\n');
         trust.roots.push_str(roots);
     }
@@ -342,7 +342,7 @@ async fn speaks_https(https: &Url, http: &Url, access: &Access) -> http_client::
         if probe(http, access).await.is_ok() {
             return Ok(false);
         }
-        if attempts >= access.timeouts.tries || !http_client::is_retryable(&error) {
+        if attempts >= access.timeouts.attempts || !http_client::is_retryable(&error) {
             return Err(error);
         }
         tokio::time::sleep(access.timeouts.delay_after(attempts)).await;
@@ -352,7 +352,7 @@ async fn speaks_https(https: &Url, http: &Url, access: &Access) -> http_client::
 /// Sends one request without repeating it; the session repeats its own requests.
 async fn probe(base: &Url, access: &Access) -> http_client::Result<()> {
     let mut once = access.clone();
-    once.timeouts.tries = 1;
+    once.timeouts.attempts = 1;
     let client = Client::from_access(&once)?;
     let mut url = base.clone();
     url.set_path("/v2/");

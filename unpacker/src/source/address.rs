@@ -87,7 +87,7 @@ pub(super) fn http(text: &str) -> Result<Http, String> {
     let query = percent_decode_str(url.query().unwrap_or_default());
     if query.decode_utf8_lossy() == display::REDACTED {
         return Err(
-            "was copied from output without its query; add the query after the ?".to_owned(),
+            "was copied from output that hides the query; restore the query after the ?".to_owned(),
         );
     }
     let sha256 = match url.fragment() {

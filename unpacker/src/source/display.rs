@@ -11,9 +11,9 @@ use super::{Git, Http, Local, Revision, Source};
 pub(super) const REDACTED: &str = "…";
 
 /// Characters that would end the name of a directory for a shell or a URL parser, or would be misinterpreted.
-const FOLDER: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'#').add(b'"').add(b'\'');
+const DIRECTORY: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'#').add(b'"').add(b'\'');
 /// A colon ends the revision.
-const REVISION: &AsciiSet = &FOLDER.add(b':');
+const REVISION: &AsciiSet = &DIRECTORY.add(b':');
 
 /// Redacts an invalid source: removes all parts that may be a password, a token or a signature.
 pub(super) fn without_secrets(text: &str) -> Cow<'_, str> {
@@ -100,7 +100,7 @@ impl fmt::Display for Git {
         let revision = format!("{kind}{}", printable(name, REVISION));
         write!(f, "git+{}", self.repository)?;
         match &self.directory {
-            Some(directory) => write!(f, "#{revision}:{}", printable(directory, FOLDER)),
+            Some(directory) => write!(f, "#{revision}:{}", printable(directory, DIRECTORY)),
             None if revision.is_empty() => Ok(()),
             None => write!(f, "#{revision}"),
         }

@@ -74,7 +74,7 @@ fn common_mistakes_are_reported_with_the_correct_form() {
         "git+https://h/r#main%0a" => "control character";
         "git+https://h/r#main:%2e%2e/x" => "invalid directory";
         "git+https://h/r#%ff" => "UTF-8";
-        "https://h/b.tgz?…" => "add the query";
+        "https://h/b.tgz?…" => "restore the query";
         "docker-archive:" => "docker-archive:PATH";
     );
     assert!(Source::parse("dir:x", |path| path == Path::new("dir:x")).is_ok());

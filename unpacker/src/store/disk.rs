@@ -20,14 +20,11 @@ use std::{
 use tempfile::NamedTempFile;
 use tracing::{debug, warn};
 
-use super::{
-    Error, Result,
-    access_clock::Clock,
-    files,
-    source_index::SourceIndex,
-    usage::{UsageFile, UsageLock},
-    writer::ContentWriter,
-};
+use super::access_clock::Clock;
+use super::source_index::SourceIndex;
+use super::usage_file::{UsageFile, UsageLock};
+use super::writer::ContentWriter;
+use super::{Error, Result, files};
 use crate::Digest;
 
 /// Divisor of the budget for the additional space that an eviction may free beyond its need.
@@ -74,18 +71,18 @@ impl Disk {
             created.map_err(|error| Error::open(path, error))
         };
         create_dir(root)?;
-        let folders = ["content", "sources", "tmp"].map(|name| root.join(name));
+        let dirs = ["content", "sources", "tmp"].map(|name| root.join(name));
         let state = UsageFile::open(&root.join("state"), || {
             let is_used = |path: &&PathBuf| {
                 fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
             };
-            match folders.iter().find(is_used) {
+            match dirs.iter().find(is_used) {
                 Some(path) => Err(Error::Foreign { path: path.clone() }),
                 None => Ok(()),
             }
         })?;
-        folders.iter().try_for_each(|path| create_dir(path))?;
-        let [content, sources, temp] = folders;
+        dirs.iter().try_for_each(|path| create_dir(path))?;
+        let [content, sources, temp] = dirs;
         let disk = Self {
             sources: SourceIndex::new(sources, temp.clone()),
             content,

@@ -12,7 +12,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Result, SourceKey, files, usage::UsageLock};
+use super::usage_file::UsageLock;
+use super::{Error, Result, SourceKey, files};
 use crate::{Digest, SkippedEntries};
 
 /// Maximum number of links. They are small, but commits and credentials accumulate. A source without a link is

@@ -41,7 +41,9 @@ pub enum Rejection {
     #[error(transparent)]
     BadClaim(#[from] InvalidHeader),
     /// A required claim is missing.
-    #[error("the upload ends without {name}; send it as a trailer, and announce that in Trailer")]
+    #[error(
+        "the upload ends without {name}; send it as a trailer, and announce it in the Trailer header"
+    )]
     MissingHeader {
         /// Name of the trailer.
         name: HeaderName,

@@ -208,7 +208,7 @@ async fn other_credentials_and_unpinned_sources_are_fetched_again() {
 async fn only_requests_on_equal_terms_share_a_fetch() {
     let lax = |access: &mut Access, _: &mut Options| access.trust.verify = Verify::Never;
     let roots = |access: &mut Access, _: &mut Options| access.trust.roots = "another".to_owned();
-    let single_attempt = |access: &mut Access, _: &mut Options| access.timeouts.tries = 1;
+    let single_attempt = |access: &mut Access, _: &mut Options| access.timeouts.attempts = 1;
     let mirrored = |access: &mut Access, _: &mut Options| {
         let text = "[[registry]]\nprefix = \"quay.io\"\nlocation = \"quay.io\"\ninsecure = true";
         access.mirrors = Mirrors::from_registries_conf(text).unwrap();

@@ -51,7 +51,7 @@ async fn wide_and_deep_trees_end_at_the_limits() {
     commit(&repository, "main", &[("a", "a")]);
     for (width, depth, expected) in [
         (10, 10, "content has more than 10000 entries"),
-        (1, 40, "over the limit of 32 directories"),
+        (1, 40, "exceeds the limit of 32 directories"),
     ] {
         let mut tree = repository.git(&["rev-parse", "main^{tree}"]);
         let mut commit = String::new();

@@ -77,8 +77,8 @@ fn as_user(user: User) -> Access {
     with!(Access, basic: Some(Basic { username: user.name.to_owned(), password: user.password.to_owned().into() }))
 }
 
-fn trusting(authority: &Authority) -> Trust {
-    with!(Trust, roots: authority.pem())
+fn trusting(ca: &Authority) -> Trust {
+    with!(Trust, roots: ca.pem())
 }
 
 /// Returns settings with the default number of attempts and a delay of 1 ms.

@@ -150,15 +150,15 @@ async fn version_1_finds_commits_in_the_history_of_branches() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn https_needs_a_trusted_certificate_and_credentials() {
-    let authority = Authority::default();
-    let server = GitServer::start(Some(OWNER), Some(&authority));
+    let ca = Authority::default();
+    let server = GitServer::start(Some(OWNER), Some(&ca));
     fill(&server.repository("repo.git"));
     let unchecked = with!(Trust, verify: Verify::Never);
     for (user, trust, expected) in tests::rows![
-        Some(OWNER), trusting(&authority) => "manifests/a.yaml=two";
+        Some(OWNER), trusting(&ca) => "manifests/a.yaml=two";
         Some(OWNER), unchecked => "manifests/a.yaml=two";
-        Some(TENANT), trusting(&authority) => "the server rejected the credentials";
-        None, trusting(&authority) => "credentials are required";
+        Some(TENANT), trusting(&ca) => "the server rejected the credentials";
+        None, trusting(&ca) => "credentials are required";
         Some(OWNER), Trust::default() => "is signed by an unknown CA";
     ] {
         let access = with!(user.map_or_else(Access::default, as_user) => trust: trust);

@@ -45,10 +45,10 @@ async fn only_selected_files_within_the_limits_are_sent() {
         two directories | {bundle} | --only etc --only=manifests/deep | etc/shadow manifests/deep/er.yaml
         one file        | {bundle} | --only manifests/csv.yaml | manifests/csv.yaml
         all             | {bundle} | --all | etc/shadow manifests/csv.yaml manifests/deep.yaml manifests/deep/er.yaml metadata/annotations.yaml
-        nothing         | {other} | | NothingSelected: *looking for manifests, metadata, tests; check*
+        nothing         | {other} | | NothingSelected: *(selected: manifests, metadata, tests); check*
         no directory    | /none | | ReadFailed: failed to pack "/none": *
         root            | / | --only manifests
-          | NothingSelected: no file found in "/", looking for manifests; check that the image is a bundle*
+          | NothingSelected: no file found in "/" (selected: manifests); check that the image is a bundle*
         total           | {bundle} | --max-size 40 | LimitExceeded: *content is larger than the limit of 40 bytes*
         file            | {bundle} | --max-file-size 12 | LimitExceeded: *file "manifests/csv.yaml" is larger than the limit of 12 bytes*
         entries         | {bundle} | --max-entries 3 | LimitExceeded: *more than 3 entries*

@@ -72,7 +72,7 @@ async fn deliveries_are_retried_or_end_with_a_reason() {
         reset            | 413 Too Large << {no-more} ~ unread | MIB=15 | *: TooLarge: no more*
         long message     | 400 << {long} | | 1: Long: é  [31m   é*
         page             | 200 << <html>Welcome</html> | | 1: UnexpectedAnswer: *200 OK without the digest*
-        other digest     | 201 << {"digest":"sha256:00","size":1} | | 1: UnexpectedAnswer: *it reports sha256:00, but sha256:*
+        other digest     | 201 << {"digest":"sha256:00","size":1} | | 1: UnexpectedAnswer: *the reported digest sha256:00 differs from the sent digest sha256:*
         no content       | 204 | | 1: UnexpectedAnswer: *204 No Content*
         redirect         | 302; Location: http://127.0.0.1:1/ | | 1: UnexpectedAnswer: *redirects are not followed*
         redirect of PUT  | 307; Location: /elsewhere | | 1: UnexpectedAnswer: *redirects are not followed*
@@ -80,8 +80,8 @@ async fn deliveries_are_retried_or_end_with_a_reason() {
         unauthorized     | 401 | | 1: UploadRefused: *401 Unauthorized*
         always busy      | 503 << {full} | --tries 2 | 2: ReceiverUnavailable: gave up (attempts: 2, seconds: *is unavailable: the disk is full (status 503)
         nobody           | gone | --tries 1 | 0: ConnectFailed: *failed to connect to HOST: *
-        silent           | nothing ~ stall | MIB=15 --idle-timeout 1 --tries 2 | *: ConnectionBroken: gave up (attempts: 2, seconds: *no longer receives or sends data; waited 1s*
-        deaf             | nothing ~ unread ~ stall | MIB=15 --idle-timeout 1 --tries 2 | *: ConnectionBroken: gave up (attempts: 2, seconds: *no longer receives or sends data; waited 1s*
+        silent           | nothing ~ stall | MIB=15 --idle-timeout 1 --tries 2 | *: ConnectionBroken: gave up (attempts: 2, seconds: *no data was transferred to or from * for 1s*
+        deaf             | nothing ~ unread ~ stall | MIB=15 --idle-timeout 1 --tries 2 | *: ConnectionBroken: gave up (attempts: 2, seconds: *no data was transferred to or from * for 1s*
         silent for too long | nothing ~ stall | MIB=15 --timeout 1 | *: TimedOut: gave up (attempts: 1, seconds: 1)*
         deaf for too long | nothing ~ unread ~ stall | MIB=15 --timeout 1 | *: TimedOut: gave up (attempts: 1, seconds: 1)*
     "#;

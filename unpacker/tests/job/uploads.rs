@@ -145,7 +145,7 @@ async fn claims_are_verified() {
         wrong size      | both | {gz} | rukpak-content-size:1 | 422 SizeMismatch: *rukpak-content-size does not match the upload: declared 1, received *
         malformed digest | both | {gz} | rukpak-content-digest:sha256:x | 400 InvalidClaim: *rukpak-content-digest is not sha256:*
         malformed size  | both | {gz} | rukpak-content-size:-1 | 400 InvalidClaim: *is not a number of bytes*
-        malformed body digest | both | {gz} | content-digest:sha-256=:eHg=: | 400 InvalidClaim: *content-digest is not sha-256=:*
+        malformed body digest | both | {gz} | content-digest:sha-256=:eHg=: | 400 InvalidClaim: *content-digest does not have the form sha-256=:*
         claim of another content | stored | {other} | content-digest:{other-digest} | 422 DigestMismatch: *restart it*
         expected        | expects-it | {gz} | | 201 {accepted}
         expected, no claims | kind bare expects-it | {gz} | | 201 {accepted}
@@ -291,8 +291,8 @@ async fn uploads_may_have_a_length_and_a_top_directory() {
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).current_dir(bundle.path());
     let packed = shell.output().await.unwrap().stdout;
-    let (trust, patience) = (Trust::default(), Timeouts::default());
-    let client = Client::with_proxies(&trust, &patience, &Proxies::default());
+    let (trust, timeouts) = (Trust::default(), Timeouts::default());
+    let client = Client::with_proxies(&trust, &timeouts, &Proxies::default());
     let mut request = http_client::Request::get(receiver.url().parse().unwrap());
     (request.method, request.body) = (http::Method::PUT, Some(packed.into()));
     let response = client.unwrap().send(&request).await.unwrap();

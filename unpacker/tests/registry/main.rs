@@ -45,7 +45,7 @@ use real::{bundle, pushed};
 /// Returns settings with the default number of attempts and a delay of 1 ms.
 fn brisk() -> Timeouts {
     let [ten, thirty] = [10, 30].map(Duration::from_secs);
-    with!(Timeouts::default() => connect: ten, idle: ten, total: thirty, tries: 4, retry_delay: Duration::from_millis(1))
+    with!(Timeouts::default() => connect: ten, idle: ten, total: thirty, attempts: 4, retry_delay: Duration::from_millis(1))
 }
 
 /// Returns access to a registry over plain HTTP.

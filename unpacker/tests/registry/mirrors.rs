@@ -6,7 +6,7 @@ use tests::Registry;
 /// Returns access without CAs and with a rule for `source.example/org`.
 fn ruled(settings: &str) -> Access {
     let conf = format!("[[registry]]\nprefix = \"source.example/org\"\n{settings}");
-    with!(trusting(String::new()) => mirrors: Mirrors::from_registries_conf(&conf).unwrap(), timeouts.tries: 1)
+    with!(trusting(String::new()) => mirrors: Mirrors::from_registries_conf(&conf).unwrap(), timeouts.attempts: 1)
 }
 
 #[tokio::test]

@@ -104,10 +104,10 @@ async fn passwords_open_a_registry_and_wrong_ones_are_explained() {
 
 #[tokio::test]
 async fn tokens_are_granted_for_single_repositories() {
-    let authority = Authority::new("registry");
-    let tokens = TokenServer::start(Some(&authority));
-    let registry = Registry::start(Auth::Token(&tokens), Some(&authority));
-    let access = trusting(authority.pem());
+    let ca = Authority::new("registry");
+    let tokens = TokenServer::start(Some(&ca));
+    let registry = Registry::start(Auth::Token(&tokens), Some(&ca));
+    let access = trusting(ca.pem());
     let rows = "
         public            | public/a |        | manifests/csv.yaml=*
         anonymous         | tenant/a |        | *requires credentials for tenant/a*
@@ -150,10 +150,10 @@ async fn credentials_of_the_longest_prefix_are_used() {
 
 #[tokio::test]
 async fn private_ca_must_be_trusted() {
-    let authority = Authority::new("registry");
-    let registry = Registry::start(Auth::Anonymous, Some(&authority));
+    let ca = Authority::new("registry");
+    let registry = Registry::start(Auth::Anonymous, Some(&ca));
     let image = registry.image("org/bundle:v1");
-    pushed(&image, &trusting(authority.pem())).await.unwrap();
+    pushed(&image, &trusting(ca.pem())).await.unwrap();
     pull(&image, &plain()).await.unwrap();
     let stranger = Authority::new("somebody else");
     for roots in [String::new(), stranger.pem()] {
@@ -161,6 +161,6 @@ async fn private_ca_must_be_trusted() {
         assert!(found.starts_with("CertificateUntrusted"), "{found}");
         assert_has(&found, "--cacert");
     }
-    let both = trusting(stranger.pem() + &authority.pem());
+    let both = trusting(stranger.pem() + &ca.pem());
     pull(&image, &both).await.unwrap();
 }

@@ -90,7 +90,7 @@ async fn transfers_are_resumed_retried_and_bounded() {
         let took = start.elapsed();
         assert!(took < Duration::from_secs(15), "{took:?}");
         if rules.raw().starts_with("GET => 429") {
-            assert_eq!(registry.0.seen().len(), access.timeouts.tries as usize);
+            assert_eq!(registry.0.seen().len(), access.timeouts.attempts as usize);
         }
         format!("{}: {result}", registry.request_count("GET", &digest(&bytes)))
     })

@@ -58,13 +58,13 @@ fn entries_are_read_or_rejected_with_a_remedy() {
         tar().with(b'5', "d/", b"12345") => "a directory or a symbolic link with content";
         tar().with(b'0', "d/", b"12345") => "a directory or a symbolic link with content";
         tar().with(b'2', "l", b"12345") => "a directory or a symbolic link with content";
-        tar().pax(b'x', &[("size", "2")]).file("a", "1") => "is given two sizes";
+        tar().pax(b'x', &[("size", "2")]).file("a", "1") => "is declared with two different sizes";
         tar().with(b'L', "l", b"one").pax(b'x', &[("path", "two")]).file("a", "") => "named differently by two";
-        tar().pax(b'x', &[]).pax(b'x', &[]).file("a", "") => "two extended headers of one kind";
-        tar().with(b'L', "l", b"a").with(b'L', "l", b"b").file("a", "") => "two extended headers of one kind";
+        tar().pax(b'x', &[]).pax(b'x', &[]).file("a", "") => "two extended headers of the same kind";
+        tar().with(b'L', "l", b"a").with(b'L', "l", b"b").file("a", "") => "two extended headers of the same kind";
         tar().with(b'x', "pax", b"rubbish").file("a", "") => "is malformed";
         tar().with(b'g', "pax", b"rubbish").file("a", "") => "is malformed";
-        tar().pax(b'g', &[("path", "b")]).file("a", "") => "gives all entries one name or size";
+        tar().pax(b'g', &[("path", "b")]).file("a", "") => "sets one name or size for all entries";
         tar().pax(b'x', &[("path", "b")]) => "truncated after an extended header";
     ] {
         assert_outcome(&tar.end(), expected);

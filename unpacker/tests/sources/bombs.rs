@@ -86,7 +86,7 @@ fn unselected_and_trailing_bombs_end_at_the_stream_limit() {
 
 #[test]
 fn headers_that_claim_gigabytes_are_rejected_unread() {
-    let name = "is over the limit of 1024 bytes; shorten it or raise --max-path-length";
+    let name = "exceeds the limit of 1024 bytes; shorten it or raise --max-path-length";
     let extended = "an extended header of more than 1 MiB";
     for (kind, expected, most) in [
         (b'L', name, 4096),

@@ -131,7 +131,7 @@ fn names_are_resolved_within_the_root_of_the_image() {
         tar().with(b'5', "etc/", b"12345") => "a directory or a symbolic link with content";
         tar().with(b'1', "etc/hard", b"12345") => "a link or a device with content";
         tar().with(b'3', "dev/x", b"12345") => "a link or a device with content";
-        tar().pax(b'x', &[("size", "2")]).file("etc/a", "1") => "is given two sizes";
+        tar().pax(b'x', &[("size", "2")]).file("etc/a", "1") => "is declared with two different sizes";
         tar().with(b'L', "l", b"one").pax(b'x', &[("path", "two")]).file("a", "") => "named differently by two";
     ] {
         assert_outcome(vec![layer], expected);

@@ -17,8 +17,8 @@ fn archive(top: &str, format: Format) -> Vec<u8> {
     bytes
 }
 
-fn access(patience: Timeouts) -> Access {
-    with!(Access, basic: Some(Basic { username: "name".to_owned(), password: SECRET.to_owned().into() }), timeouts: patience)
+fn access(timeouts: Timeouts) -> Access {
+    with!(Access, basic: Some(Basic { username: "name".to_owned(), password: SECRET.to_owned().into() }), timeouts: timeouts)
 }
 
 /// Small limits, so that small archives exceed them.
@@ -28,7 +28,7 @@ fn small(entries: usize) -> Options {
 
 /// Fetches an archive, and returns the number of requests, and the content with digest and progress or the error.
 ///
-/// Settings: those of [`patience`], and `one-entry` for content of at most one file.
+/// Settings: those of [`timeouts`], and `one-entry` for content of at most one file.
 async fn outcome([script, pin, settings]: &[Cell; 3]) -> String {
     let server = ScriptedServer::start(script.script());
     let mut http = Http {
@@ -36,7 +36,7 @@ async fn outcome([script, pin, settings]: &[Cell; 3]) -> String {
         sha256: (!pin.raw().is_empty()).then(|| pin.text().parse().unwrap()),
     };
     let options = small(if settings.has("one-entry") { 1 } else { 10 });
-    let (access, progress) = (access(patience(settings)), Progress::default());
+    let (access, progress) = (access(timeouts(settings)), Progress::default());
     let result = match fetch(&http, &access, &options, &progress).await {
         Ok(fetched) => {
             let digest = fetched.digest.unwrap();

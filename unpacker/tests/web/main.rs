@@ -48,27 +48,27 @@ const BASIC: &str = "Basic bmFtZTpzZXNhbWU=";
 /// Returns settings with the default number of attempts and a delay of 1 ms.
 fn brisk() -> Timeouts {
     let [five, twenty] = [5, 20].map(Duration::from_secs);
-    with!(Timeouts::default() => connect: five, idle: five, total: twenty, tries: 5, retry_delay: Duration::from_millis(1))
+    with!(Timeouts::default() => connect: five, idle: five, total: twenty, attempts: 5, retry_delay: Duration::from_millis(1))
 }
 
 /// Reads `idle=MS`, `total=MS`, `tries=COUNT` and `endless`.
-fn patience(settings: &Cell) -> Timeouts {
-    let mut patience = brisk();
+fn timeouts(settings: &Cell) -> Timeouts {
+    let mut timeouts = brisk();
     for word in settings.words() {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let milliseconds = || Duration::from_millis(value.parse().unwrap());
         match name {
-            "idle" => patience.idle = milliseconds(),
-            "total" => patience.total = milliseconds(),
-            "tries" => patience.tries = value.parse().unwrap(),
+            "idle" => timeouts.idle = milliseconds(),
+            "total" => timeouts.total = milliseconds(),
+            "tries" => timeouts.attempts = value.parse().unwrap(),
             "endless" => {
-                (patience.connect, patience.idle) = (Duration::MAX, Duration::MAX);
-                (patience.total, patience.tries) = (Duration::MAX, u32::MAX);
+                (timeouts.connect, timeouts.idle) = (Duration::MAX, Duration::MAX);
+                (timeouts.total, timeouts.attempts) = (Duration::MAX, u32::MAX);
             }
             _ => {}
         }
     }
-    patience
+    timeouts
 }
 
 /// Sends a request with a client that does not depend on the environment, and reads at most 1000 bytes of the answer.
@@ -81,12 +81,12 @@ async fn sent(client: &Client, request: &Request) -> Result<(Url, String), Error
     Ok((url, String::from_utf8(body.to_vec()).unwrap()))
 }
 
-fn client(trust: &Trust, patience: &Timeouts) -> Client {
-    Client::with_proxies(trust, patience, &Proxies::default()).unwrap()
+fn client(trust: &Trust, timeouts: &Timeouts) -> Client {
+    Client::with_proxies(trust, timeouts, &Proxies::default()).unwrap()
 }
 
-fn trust(authority: &Authority) -> Trust {
-    with!(Trust, roots: authority.pem())
+fn trust(ca: &Authority) -> Trust {
+    with!(Trust, roots: ca.pem())
 }
 
 /// Describes an error of the unpacker in one line, and checks that it does not contain the password.

@@ -16,9 +16,9 @@ fn environment(variables: &str) -> Proxies {
 
 /// Requests a URL, and returns the numbers of connections to the proxy and the server, and the content or the error.
 async fn outcome([variables, url, script]: &[Cell; 3]) -> String {
-    let authority = Authority::default();
+    let ca = Authority::default();
     let is_tls = url.raw().starts_with("https://bundles");
-    let tls = is_tls.then(|| authority.server(&["bundles.example"], |_| {}));
+    let tls = is_tls.then(|| ca.server(&["bundles.example"], |_| {}));
     let content = Script::new("200 << content", &Values::default());
     let server = Port::take().serve(tls, content);
     let script = match script.raw() {
@@ -33,7 +33,7 @@ async fn outcome([variables, url, script]: &[Cell; 3]) -> String {
         cell.text().replace("=PROXY", &login)
     };
     let proxies = environment(&place(variables));
-    let client = Client::with_proxies(&trust(&authority), &brisk(), &proxies).unwrap();
+    let client = Client::with_proxies(&trust(&ca), &brisk(), &proxies).unwrap();
     let request = Request::get(place(url).parse().unwrap());
     let result = sent(&client, &request).await;
     let result = result.map_or_else(|error| described(&error), |(_, body)| body);

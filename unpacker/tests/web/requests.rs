@@ -4,7 +4,7 @@ use crate::*;
 
 /// Sends a request with credentials to server A, and reads at most 1000 bytes of the answer.
 ///
-/// Settings: those of [`patience`], a method, which comes with a body, `repeatable`, `bare` for no credentials, `withheld`,
+/// Settings: those of [`timeouts`], a method, which comes with a body, `repeatable`, `bare` for no credentials, `withheld`,
 /// `unverified`, and `tls-a` and `tls-b` for servers with TLS.
 async fn outcome([script_a, script_b, settings]: &[Cell; 3]) -> String {
     let (port_a, port_b) = (Port::take(), Port::take());
@@ -14,10 +14,10 @@ async fn outcome([script_a, script_b, settings]: &[Cell; 3]) -> String {
         let hosts = cell.with("a", &*host_a).with("b", &*host_b);
         hosts.with("local", &*local).script()
     };
-    let authority = LazyCell::new(Authority::default);
+    let ca = LazyCell::new(Authority::default);
     let tls = |word| {
         let is_wanted = settings.has(word);
-        is_wanted.then(|| authority.server(&["127.0.0.1"], |_| {}))
+        is_wanted.then(|| ca.server(&["127.0.0.1"], |_| {}))
     };
     let is_gone = script_a.raw() == "gone";
     let server_a = (!is_gone).then(|| port_a.serve(tls("tls-a"), script(script_a)));
@@ -42,12 +42,12 @@ async fn outcome([script_a, script_b, settings]: &[Cell; 3]) -> String {
     request.idempotent = settings.has("repeatable");
     let mut trust = Trust::default();
     if settings.raw().contains("tls-") {
-        trust.roots = authority.pem();
+        trust.roots = ca.pem();
     }
     if settings.has("unverified") {
         trust.verify = Verify::Never;
     }
-    let mut client = client(&trust, &patience(settings));
+    let mut client = client(&trust, &timeouts(settings));
     if settings.has("withheld") {
         client = client.with_server_messages(Quotes::Withheld);
     }
@@ -110,9 +110,9 @@ async fn unexpected_status_is_reported_with_excerpt_and_remedy() {
         controls    | 403 << no\x1b[31m way\r\n\0 | |
           | GET / -> Unauthorized, terminal: GET http://a/: unexpected status "403 Forbidden" (no [31m way); check that these credentials have read access
         credentials | 401 << unknown: Basic bmFtZTpzZXNhbWU=, name:sesame | |
-          | GET / -> Unauthorized, terminal: GET http://a/: unexpected status "401 Unauthorized" (unknown: …, …); check the credentials, or pass some
+          | GET / -> Unauthorized, terminal: GET http://a/: unexpected status "401 Unauthorized" (unknown: …, …); provide valid credentials
         empty       | 500 Oops | |
-          | GET / -> UnexpectedStatus, transient: GET http://a/: unexpected status "500 Internal Server Error"; the server has a problem; try again later
+          | GET / -> UnexpectedStatus, transient: GET http://a/: unexpected status "500 Internal Server Error"; server error; try again later
         endless     | 500; Content-Length: - ~ repeat {much*50} | | | GET / -> *"500 Internal Server Error" ({excerpt}…);*
         withheld    | 403 << the vault is closed | | withheld
           | GET / -> Unauthorized, terminal: GET http://a/: unexpected status "403 Forbidden"; check that these credentials have read access
@@ -185,14 +185,14 @@ async fn redirects_get_credentials_only_on_the_same_server() {
 
 #[tokio::test]
 async fn slow_upload_does_not_time_out() {
-    let patience = with!(Timeouts, idle: Duration::from_millis(800); ..brisk());
+    let timeouts = with!(Timeouts, idle: Duration::from_millis(800); ..brisk());
     let server = ScriptedServer::follow("200 ~ slowly");
     let request = with!(Request::new(Method::PUT, server.url("/").parse().unwrap()) => body: Some(vec![7; 96 << 20].into()));
     let start = Instant::now();
-    let client = client(&Trust::default(), &patience);
+    let client = client(&Trust::default(), &timeouts);
     let response = client.send(&request).await.unwrap();
     // A faster upload would not exceed the idle timeout.
-    assert!(start.elapsed() > patience.idle);
+    assert!(start.elapsed() > timeouts.idle);
     let requests = server.seen();
     assert_eq!((response.status.as_u16(), requests.len()), (200, 1));
     assert_eq!(requests[0].header("transfer-encoding"), None);

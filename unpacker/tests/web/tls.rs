@@ -3,7 +3,7 @@
 use crate::*;
 
 /// Starts a server with a certificate of this kind, or without TLS for the kind `none`.
-fn config(kind: &str, authority: &Authority) -> Option<ServerConfig> {
+fn config(kind: &str, ca: &Authority) -> Option<ServerConfig> {
     let valid = |first: i32| {
         move |params: &mut CertificateParams| {
             params.not_before = date_time_ymd(first, 1, 1);
@@ -12,16 +12,16 @@ fn config(kind: &str, authority: &Authority) -> Option<ServerConfig> {
     };
     let names = ["127.0.0.1"];
     Some(match kind {
-        "good" => authority.server(&names, |_| {}),
+        "good" => ca.server(&names, |_| {}),
         "unknown" => Authority::new("other").server(&names, |_| {}),
         "namesake" => Authority::default().server(&names, |_| {}),
-        "other-name" => authority.server(&["example.com"], |_| {}),
-        "expired" => authority.server(&names, valid(2000)),
-        "future" => authority.server(&names, valid(4000)),
-        "client" => authority.server(&names, |params| {
+        "other-name" => ca.server(&["example.com"], |_| {}),
+        "expired" => ca.server(&names, valid(2000)),
+        "future" => ca.server(&names, valid(4000)),
+        "client" => ca.server(&names, |params| {
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         }),
-        "authority" => authority.server_itself(),
+        "authority" => ca.server_itself(),
         "none" => return None,
         _ => panic!("{kind}"),
     })
@@ -29,9 +29,9 @@ fn config(kind: &str, authority: &Authority) -> Option<ServerConfig> {
 
 /// Returns the number of connections, and the content or the error.
 async fn outcome([certificate, trusted]: &[Cell; 2]) -> String {
-    let (authority, other) = (Authority::default(), Authority::new("another"));
+    let (ca, other) = (Authority::default(), Authority::new("another"));
     let script = Script::new("200 << content", &Values::default());
-    let server = match config(certificate.raw(), &authority) {
+    let server = match config(certificate.raw(), &ca) {
         Some(config) => ScriptedServer::start_tls(config, script),
         None => ScriptedServer::start(script),
     };
@@ -39,7 +39,7 @@ async fn outcome([certificate, trusted]: &[Cell; 2]) -> String {
     for name in trusted.words() {
         match name {
             "all" => trust.verify = Verify::Never,
-            "own" => trust.roots.extend(["# one\n", &authority.pem(), "\n"]),
+            "own" => trust.roots.extend(["# one\n", &ca.pem(), "\n"]),
             _ => trust.roots.extend(["# another\n", &other.pem(), "\n"]),
         }
     }
@@ -62,7 +62,7 @@ async fn certificates_are_verified_at_the_first_connection() {
         of another host      | other-name | own | 1: CertificateUntrusted, terminal: *is for another name*
         expired              | expired    | own | 1: CertificateUntrusted, terminal: *has expired*
         not valid yet        | future     | own | 1: CertificateUntrusted, terminal: *is not valid yet*
-        for clients          | client     | own | 1: CertificateUntrusted, terminal: *is not acceptable*
+        for clients          | client     | own | 1: CertificateUntrusted, terminal: *is invalid; reissue it*
         of the CA itself     | authority  | own | 1: CertificateUntrusted, terminal: *have the CA issue one*
         no trusted CA        | good       |     | 1: CertificateUntrusted, terminal: *--cacert*--tls-verify=false*
         good, unverified     | good       | all | 1: content

@@ -58,10 +58,10 @@ async fn text_that_a_server_chose_is_withheld() {
         pinned image    | HOST/a@{pinned} | 200 << {} | {braces} | *digest mismatch for*
         body            | http://HOST/a.tgz | 403 << remote-chosen |
           | *unexpected status "403 Forbidden"; check that these credentials have read access*
-        status          | http://HOST/a.tgz | 418 | teapot | */a.tgz: the server rejects the request*
+        status          | http://HOST/a.tgz | 418 | teapot | */a.tgz: the server rejected the request*
         redirected      | http://HOST/a.tgz | /a.tgz => 302; Location: /remote-chosen && 404 |
           | */a.tgz (redirected): unexpected status "404 Not Found"*
-        redirect        | http://HOST/a.tgz | 302; Location: remote-chosen:8080 | | */a.tgz redirects to an address that is not followed*
+        redirect        | http://HOST/a.tgz | 302; Location: remote-chosen:8080 | | */a.tgz redirects to a URL that is not followed*
         git error       | git+http://HOST/r.git#refs/heads/main | GET => 200; {git}-advertisement << {greeting} && 200; {git}-result << {err}0000 |
           | *r.git: the server rejected the request; check*
         git not found   | git+http://HOST/r.git#refs/heads/main | GET => 200; {git}-advertisement << {greeting} && 200; {git}-result << {missing}0000 |

@@ -59,7 +59,7 @@ fn stateful_sets() {
         "not ready", spec.clone(), counts(3, 2, 3, 3, "a") => InProgress("2 of 3 replicas are ready");
         "extra ones", spec.clone(), counts(4, 4, 3, 3, "a") => InProgress("1 old replicas pending termination");
         "rolling", spec.clone(), counts(3, 3, 2, 1, "b") => InProgress("2 of 3 replicas are up to date");
-        "revisions differ", spec, counts(3, 3, 3, 0, "b") => InProgress("some replicas are not of the latest revision");
+        "revisions differ", spec, counts(3, 3, 3, 0, "b") => InProgress("some replicas do not have the latest revision");
         "partition done", rolling(2), counts(3, 3, 2, 1, "b") => Current;
         "partition", rolling(1), counts(3, 3, 2, 1, "b") => InProgress("1 of 2 replicas are up to date");
         "the partition that the apiserver fills in", rolling(0), counts(3, 3, 2, 1, "b")

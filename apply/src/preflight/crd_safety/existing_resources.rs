@@ -119,7 +119,7 @@ fn validate_resource(item: &Value, target: &Target, report: &mut ValidationRepor
         if schema.preserves_unknown {
             errors.extend(
                 lost.iter().map(|field| {
-                    format!("{field}: would be lost: the new schema has no such field")
+                    format!("{field}: the value would be lost because the new schema does not declare this field")
                 }),
             );
         }

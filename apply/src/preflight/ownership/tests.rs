@@ -62,12 +62,12 @@ fn holder_is_read_from_the_metadata() {
         json!({"labels": {"core.rukpak.io/owner-kind": "Bundle", "core.rukpak.io/owner-name": "etcd"}}) => ObjectOwner::None;
         json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": ""}}) => ObjectOwner::None;
         json!({"labels": {"olm.owner": "etcd.v1", "olm.owner.kind": "ClusterServiceVersion", "olm.owner.namespace": "operators"}})
-            => ObjectOwner::OtherTool("OLM, for its ClusterServiceVersion operators/etcd.v1".to_owned());
+            => ObjectOwner::OtherTool("OLM (ClusterServiceVersion operators/etcd.v1)".to_owned());
         json!({"labels": {"operators.coreos.com/etcd.operators": ""}})
-            => ObjectOwner::OtherTool("OLM, for its package etcd.operators".to_owned());
+            => ObjectOwner::OtherTool("OLM (package etcd.operators)".to_owned());
         json!({"labels": {
             "olm.operatorframework.io/owner-kind": "ClusterExtension", "olm.operatorframework.io/owner-name": "etcd",
-        }}) => ObjectOwner::OtherTool("OLM, for its ClusterExtension etcd".to_owned());
+        }}) => ObjectOwner::OtherTool("OLM (ClusterExtension etcd)".to_owned());
         json!({"annotations": {"meta.helm.sh/release-name": "etcd", "meta.helm.sh/release-namespace": "db"}})
             => ObjectOwner::OtherTool("the Helm release db/etcd".to_owned());
         json!({"labels": {"app.kubernetes.io/name": "rukpak", "app.kubernetes.io/part-of": "rukpak"}}) => ObjectOwner::Provisioner;

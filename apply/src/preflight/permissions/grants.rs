@@ -81,8 +81,8 @@ pub(super) async fn find<'a>(
             _ => unknown.push(Finding {
                 check: Check::Rights,
                 message: format!(
-                    "{} refers to {} {name}, which cannot be read, or neither exists nor is part of the bundle: cannot \
-                     determine whether the account is allowed to grant its permissions",
+                    "{} refers to {} {name}, which cannot be read, or exists neither in the cluster nor in the bundle: \
+                     cannot determine whether the account is allowed to grant its permissions",
                     step.object.identity(),
                     if is_cluster { "ClusterRole" } else { "Role" },
                 ),

@@ -48,28 +48,28 @@ pub(super) fn format_manifest(
 fn by_scope<'a>(
     missing: &BTreeMap<Scope<'a>, BTreeSet<Permission<'a>>>,
 ) -> BTreeMap<Scope<'a>, Vec<String>> {
-    let mut rights: BTreeMap<Scope<'a>, BTreeSet<Permission<'a>>> = BTreeMap::new();
+    let mut permissions: BTreeMap<Scope<'a>, BTreeSet<Permission<'a>>> = BTreeMap::new();
     for (scope, missing) in missing {
-        for right in missing {
-            let scope = match right {
+        for permission in missing {
+            let scope = match permission {
                 Permission::Resource { .. } => *scope,
                 Permission::Url { .. } => None,
             };
-            rights.entry(scope).or_default().insert(*right);
+            permissions.entry(scope).or_default().insert(*permission);
         }
     }
-    let cluster = rights.get(&None).cloned().unwrap_or_default();
-    for (scope, rights) in &mut rights {
+    let cluster = permissions.get(&None).cloned().unwrap_or_default();
+    for (scope, permissions) in &mut permissions {
         if scope.is_some() {
-            rights.retain(|right| {
-                !cluster.contains(right) && !cluster.contains(&right.of_any_name())
+            permissions.retain(|permission| {
+                !cluster.contains(permission) && !cluster.contains(&permission.of_any_name())
             });
         }
     }
-    rights
+    permissions
         .into_iter()
-        .filter(|(_, rights)| !rights.is_empty())
-        .map(|(scope, rights)| (scope, rbac::format_rules(&rights)))
+        .filter(|(_, permissions)| !permissions.is_empty())
+        .map(|(scope, permissions)| (scope, rbac::format_rules(&permissions)))
         .collect()
 }
 

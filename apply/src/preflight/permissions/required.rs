@@ -22,9 +22,9 @@ pub(super) fn required<'a>(
     leaving: &'a DiscoveredKinds,
     policy: &Policy,
 ) -> PermissionsByScope<'a> {
-    let mut rights = PermissionsByScope::new();
+    let mut permissions = PermissionsByScope::new();
     for step in &plan.steps {
-        apply(step, policy, &mut rights);
+        apply(step, policy, &mut permissions);
     }
     for object in &plan.leaving {
         // Objects of a kind that is no longer served do not exist.
@@ -36,36 +36,36 @@ pub(super) fn required<'a>(
                 name: &identity.name,
             };
             let verbs = deletion_verbs(identity, policy.crd_deletion);
-            target.named(&["get"], &mut rights);
-            target.named(verbs, &mut rights);
+            target.named(&["get"], &mut permissions);
+            target.named(verbs, &mut permissions);
         }
     }
-    rights
+    permissions
 }
 
-fn apply<'a>(step: &'a ApplyStep, policy: &Policy, rights: &mut PermissionsByScope<'a>) {
+fn apply<'a>(step: &'a ApplyStep, policy: &Policy, permissions: &mut PermissionsByScope<'a>) {
     let object = &step.object;
     let target = Target {
         kind: &step.kind,
         namespace: object.namespace(),
         name: object.name(),
     };
-    target.named(&["get", "patch"], rights);
-    target.all(&["create", "list", "watch"], rights);
+    target.named(&["get", "patch"], permissions);
+    target.all(&["create", "list", "watch"], permissions);
     let identity = object.identity();
-    target.named(deletion_verbs(&identity, policy.crd_deletion), rights);
+    target.named(deletion_verbs(&identity, policy.crd_deletion), permissions);
     if is_definition(&identity) {
-        custom_resource_permissions(object, policy, rights);
+        custom_resource_permissions(object, policy, permissions);
     }
 }
 
 /// Adds the permissions for the custom resources of a CRD, which must be listed before the CRD is changed or deleted.
 fn custom_resource_permissions<'a>(
-    definition: &'a Object,
+    crd: &'a Object,
     policy: &Policy,
-    rights: &mut PermissionsByScope<'a>,
+    permissions: &mut PermissionsByScope<'a>,
 ) {
-    let field = |path| text(definition.value(), path).filter(|text| !text.is_empty());
+    let field = |path| text(crd.value(), path).filter(|text| !text.is_empty());
     let (Some(group), Some(resource)) = (
         field(&["spec", "group"]),
         field(&["spec", "names", "plural"]),
@@ -78,7 +78,7 @@ fn custom_resource_permissions<'a>(
         DefinitionPolicy::Retain | DefinitionPolicy::DeleteIfUnused => &["list"],
         DefinitionPolicy::Delete => &["list", "delete"],
     };
-    let cluster = rights.entry(None).or_default();
+    let cluster = permissions.entry(None).or_default();
     cluster.extend(verbs.iter().map(|verb| Permission::Resource {
         group,
         resource,
@@ -105,23 +105,23 @@ struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    fn named(&self, verbs: &[&'static str], rights: &mut PermissionsByScope<'a>) {
-        self.add(verbs, Some(self.name), rights);
+    fn named(&self, verbs: &[&'static str], permissions: &mut PermissionsByScope<'a>) {
+        self.add(verbs, Some(self.name), permissions);
     }
 
-    fn all(&self, verbs: &[&'static str], rights: &mut PermissionsByScope<'a>) {
-        self.add(verbs, None, rights);
+    fn all(&self, verbs: &[&'static str], permissions: &mut PermissionsByScope<'a>) {
+        self.add(verbs, None, permissions);
     }
 
     fn add(
         &self,
         verbs: &[&'static str],
         name: Option<&'a str>,
-        rights: &mut PermissionsByScope<'a>,
+        permissions: &mut PermissionsByScope<'a>,
     ) {
         let scope = self.kind.namespaced.then_some(self.namespace);
-        let rights = rights.entry(scope).or_default();
-        rights.extend(verbs.iter().map(|verb| Permission::Resource {
+        let permissions = permissions.entry(scope).or_default();
+        permissions.extend(verbs.iter().map(|verb| Permission::Resource {
             group: &self.kind.resource.group,
             resource: &self.kind.resource.plural,
             name,

@@ -40,7 +40,7 @@ fn right(text: &str) -> Permission<'_> {
     }
 }
 
-fn rights(text: &str) -> BTreeSet<Permission<'_>> {
+fn permissions(text: &str) -> BTreeSet<Permission<'_>> {
     text.split(", ").map(right).collect()
 }
 
@@ -56,11 +56,11 @@ fn rules_grant_the_same_as_in_authorizers() {
         ]),
         &json!([{"nonResourceURLs": ["/metrics", "/logs/*"], "verbs": ["get"]}]),
     );
-    let allowed = rights(
+    let allowed = permissions(
         "pods get, pods#a list, apps:deployments get, apps:deployments/status get, apps:deployments/scale update, secrets#a get, \
          batch:jobs delete, batch:jobs *, apps:* get, url:/metrics get, url:/logs/a/b get, url:/logs/* get",
     );
-    let missing = rights(
+    let missing = permissions(
         "pods create, pods/log get, pods *, * get, *:pods get, apps:scale update, secrets get, secrets#b get, \
          url:/metrics/a get, url:* get, url:/metrics post",
     );
@@ -76,7 +76,7 @@ fn rules_are_expanded_within_a_limit() {
         {"nonResourceURLs": ["/u"], "verbs": ["get"]}, {"verbs": ["get"]},
     ]));
     let mut left = 6;
-    let expected = rights("a get, apps:a get, b#x get, b#y get, url:/u get");
+    let expected = permissions("a get, apps:a get, b#x get, b#y get, url:/u get");
     assert_eq!(expand(&rules, &mut left), Some(expected));
     assert_eq!(left, 0);
     assert_eq!(expand(&rules, &mut 5), None);
@@ -98,8 +98,8 @@ fn missing_permissions_are_formatted_as_a_manifest() {
         namespace: "tenant".to_owned(),
     };
     let missing = BTreeMap::from(::tests::rows![
-        None => rights("nodes get, nodes list, apps:nodes list, rbac.authorization.k8s.io:clusterroles#a patch");
-        Some("tenant") => rights("configmaps#b get, configmaps get, nodes get, secrets get, url:/metrics get");
+        None => permissions("nodes get, nodes list, apps:nodes list, rbac.authorization.k8s.io:clusterroles#a patch");
+        Some("tenant") => permissions("configmaps#b get, configmaps get, nodes get, secrets get, url:/metrics get");
     ]);
     let text = manifest::format_manifest(&missing, Some(&account), "etcd", "rukpak-system");
     let (summary, yaml) = text.split_once("\n---\n").unwrap();
@@ -138,7 +138,7 @@ fn many_names_become_one_rule_and_the_text_is_bounded() {
     assert!(text.contains("provisioner-install-anything"), "{text}");
 
     let missing = names.iter();
-    let missing = missing.map(|name| (Some(name.as_str()), rights("configmaps#a get")));
+    let missing = missing.map(|name| (Some(name.as_str()), permissions("configmaps#a get")));
     let text = manifest::format_manifest(&missing.collect(), None, "etcd", "rukpak-system");
     assert!(text.len() < 17 << 10, "{}", text.len());
     assert!(

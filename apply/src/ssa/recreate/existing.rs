@@ -8,10 +8,9 @@ use manifests::{
 };
 use serde_json::Value;
 
-use crate::{
-    plan::InstanceOwner,
-    ssa::{MANAGER, object::is_owned},
-};
+use crate::plan::InstanceOwner;
+use crate::ssa::MANAGER;
+use crate::ssa::apply_object::is_owned;
 
 /// The state of a Job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

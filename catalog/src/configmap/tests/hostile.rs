@@ -35,7 +35,7 @@ fn expansion_beyond_the_limit_is_rejected() {
     });
     for (crds, csvs, packages, problem) in ::tests::rows![
         &*large, owning, packages => "more than 268435456 bytes";
-        CRD, chain, channels("p", 1000, "a999") => "entries of channels";
+        CRD, chain, channels("p", 1000, "a999") => "channel entries";
     ] {
         has(read(&data(crds, &csvs, &packages)).unwrap_err(), problem);
     }

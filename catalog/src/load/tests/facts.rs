@@ -57,7 +57,7 @@ fn malformed_constraint_is_a_warning_and_a_need() {
         gvk.clone() => "";
         range(">=1.0.0") => "";
         json!({"cel": {"rule": "properties.exists(p, true)"}}) => "";
-        json!({"cel": {"rule": "1 +"}}) => "unexpected the end at 4";
+        json!({"cel": {"rule": "1 +"}}) => "unexpected end of expression at 4";
         json!({"any": {"constraints": [{"cel": {"rule": "size(properties)"}}]}})
             => "the CEL expression has type int; it must have type bool";
         json!({"failureMessage": "no", "all": {"constraints": [gvk, {"any": {"constraints": [gvk, gvk]}}]}}) => "";

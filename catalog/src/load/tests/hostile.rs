@@ -108,9 +108,9 @@ fn package_limits_break_oversized_packages() {
     for (limits, problem) in ::tests::rows![
         no => None;
         bundles(60) => None;
-        bundles(59) => Some("it has more than 59 bundles");
+        bundles(59) => Some("the package has more than 59 bundles");
         size(20_000) => None;
-        size(2_000) => Some("its bundles and edges exceed 2000 bytes");
+        size(2_000) => Some("the bundles and edges of the package exceed 2000 bytes");
     ] {
         let catalog = load(Source::Content(&content), &limits).unwrap();
         assert_eq!(catalog.packages.contains_key("foo"), problem.is_none());

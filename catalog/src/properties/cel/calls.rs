@@ -61,7 +61,7 @@ impl TypeChecker {
         let is_name = matches!(&token, Token::Name(name) if !is_word(name));
         let (true, Token::Name(variable)) = (is_name && self.tokens.skip(","), token) else {
             return Err(format!(
-                "{name}() takes a simple name and what to do with each element, at {begin}"
+                "{name}() requires a variable name and an expression as arguments, at {begin}"
             ));
         };
         let element = target.kind.element().ok_or_else(|| {

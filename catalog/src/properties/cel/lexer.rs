@@ -51,9 +51,9 @@ impl fmt::Display for Token {
                 write!(f, "{short:?}")
             }
             Self::Sign(sign) => write!(f, "{sign:?}"),
-            Self::Uint | Self::Double => f.write_str("a number"),
-            Self::Text | Self::Bytes => f.write_str("a text"),
-            Self::End => f.write_str("the end"),
+            Self::Uint | Self::Double => f.write_str("number"),
+            Self::Text | Self::Bytes => f.write_str("string"),
+            Self::End => f.write_str("end of expression"),
         }
     }
 }
@@ -182,7 +182,7 @@ impl<'a> Lexer<'a> {
             let is_field = |c: char| c.is_ascii_alphanumeric() || "_.-/ ".contains(c);
             let name = self.take_while(is_field);
             if name.is_empty() || !self.accept("`") {
-                return Err(format!("a name in backticks does not end at {at}"));
+                return Err(format!("invalid or unterminated name in backticks at {at}"));
             }
             return Ok(Token::BacktickName(name.to_owned()));
         }
@@ -263,7 +263,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn quoted(&mut self, quote: &str, is_raw: bool, is_bytes: bool) -> Result<(), String> {
-        const ENDLESS: &str = "a text does not end that begins";
+        const ENDLESS: &str = "unterminated string";
         loop {
             if self.accept(quote) {
                 return Ok(());
@@ -277,7 +277,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn escape(&mut self, is_bytes: bool) -> Result<(), String> {
-        const UNKNOWN: &str = "an escape is none that CEL knows in the text";
+        const UNKNOWN: &str = "invalid escape sequence in the string";
         let (length, radix) = match self.take().ok_or(UNKNOWN)? {
             'a' | 'b' | 'f' | 'n' | 'r' | 't' | 'v' | '\\' | '?' | '"' | '\'' | '`' => {
                 return Ok(());
@@ -296,7 +296,7 @@ impl<'a> Lexer<'a> {
         self.accept(&digits);
         let value = u32::from_str_radix(&digits, radix).unwrap_or(u32::MAX);
         if length >= 4 && char::from_u32(value).is_none() {
-            return Err("an escape is no character in the text".to_owned());
+            return Err("escape sequence without a valid character in the string".to_owned());
         }
         Ok(())
     }

@@ -26,16 +26,16 @@ fn expressions_compile_where_cel_go_compiles_them() {
 fn errors_have_a_position() {
     for (text, message) in ::tests::rows![
         "1 + 1" => "the CEL expression has type int; it must have type bool";
-        "1 +" => "unexpected the end at 4";
+        "1 +" => "unexpected end of expression at 4";
         "'é' + 1 == 2" => "found no matching overload for \"_+_\" applied to (string, int) at 5";
         "true tru" => "unexpected \"tru\" at 6";
         "foo.bar" => "undeclared reference to \"foo\" at 1";
         "'a'.foo(1)" => "undeclared reference to \"foo\" at 4";
-        "(true" => "expected \")\" but found the end at 6";
-        "true && 'a" => "a text does not end that begins at 9";
+        "(true" => "expected \")\" but found end of expression at 6";
+        "true && 'a" => "unterminated string at 9";
         "if == 1" => "reserved identifier \"if\" at 1";
         "1.exists(p, true)" => "expression of type int cannot be range of a comprehension (must be list, map, or dynamic) at 2";
-        "properties.exists(p.x, true)" => "exists() takes a simple name and what to do with each element, at 19";
+        "properties.exists(p.x, true)" => "exists() requires a variable name and an expression as arguments, at 19";
         "properties.exists(p, 1)" => "expected type bool but found int in exists() at 11";
         "has(properties)" => "invalid argument to has() at 5";
         "99999999999999999999 == 1" => "invalid int literal at 1";

@@ -109,8 +109,8 @@ impl<'a> FetchSession<'a> {
     fn deadline_error(&self) -> String {
         let after = self.client.bounds().read.as_secs_f64();
         format!(
-            "the requested packages could not be read within {after} s, and this package is incomplete; the catalog server \
-             is too slow"
+            "timed out after {after} s while reading the requested packages, and this package is incomplete; the catalog \
+             server is too slow"
         )
     }
 
@@ -162,7 +162,7 @@ impl<'a> FetchSession<'a> {
                     ..Bundle::new(name.clone(), version)
                 },
                 Err(error) => Bundle {
-                    invalid_properties: Some(format!("its version {:?}: {error}", listed.version)),
+                    invalid_properties: Some(format!("invalid version: {error}")),
                     ..Bundle::new(name.clone(), version::Version::new(0, 0, 0))
                 },
             };
@@ -252,7 +252,7 @@ fn retain(
     }
     if *retained_bytes > limit {
         return Err(format!(
-            "with it, the requested packages of the catalog exceed {limit} bytes"
+            "with this package, the requested packages of the catalog exceed {limit} bytes"
         ));
     }
     Ok(())

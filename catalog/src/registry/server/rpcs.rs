@@ -158,7 +158,7 @@ fn entries_that_replace(
     request: &proto::GetAllReplacementsRequest,
     _: &MetadataMap,
 ) -> Result<Answers, Status> {
-    Ok(messages(query::all_replacing(
+    Ok(messages(query::replacing_entries(
         &store.index,
         &request.csv_name,
     )?))
@@ -185,7 +185,7 @@ fn entries_that_provide(
     _: &MetadataMap,
 ) -> Result<Answers, Status> {
     let api = [&*request.group, &*request.version, &*request.kind];
-    Ok(messages(query::all_providing(&store.index, api)?))
+    Ok(messages(query::providing_entries(&store.index, api)?))
 }
 
 fn latest_that_provide(
@@ -242,7 +242,7 @@ fn custom_schemas(
     for (field, name) in [("schema", schema), ("package", package_name)] {
         if !is_plain(name) && !name.is_empty() {
             let text = format!(
-                "invalid custom schema query: {field} {name:?} has other characters than letters, digits, \".\", \"_\" and \"-\""
+                "invalid custom schema query: {field} {name:?} contains characters other than letters, digits, \".\", \"_\" and \"-\""
             );
             return Err(Status::invalid_argument(text));
         }

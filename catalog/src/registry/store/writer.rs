@@ -188,10 +188,10 @@ mod tests {
 
     #[test]
     fn writer_stops_at_the_size_limit() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let digest = Digest([7; 32]);
         let finish = |most: u64| -> Result<PathBuf> {
-            let mut writer = Writer::create(folder.path(), most)?;
+            let mut writer = Writer::create(dir.path(), most)?;
             writer.manifest(&[1; 100])?;
             writer.listed(&[2; 100])?;
             let written = writer.manifests.at + writer.lists.at;
@@ -203,7 +203,7 @@ mod tests {
             let error = finish(most).unwrap_err();
             let is_expected = matches!(error, Error::TooLarge { most: limit } if limit == most);
             assert!(is_expected, "{error}");
-            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         }
         let size = fs::metadata(finish(needed).unwrap()).unwrap().len();
         assert_eq!(size, needed);

@@ -19,7 +19,7 @@ pub(super) fn read(
 ) -> Result<Objects, Error> {
     let mut all = Vec::new();
     let mut csv = None;
-    for (name, file) in content.folder("manifests") {
+    for (name, file) in content.dir("manifests") {
         if name.contains('/') {
             warnings.push(format!(
                 "manifests/{name}: skipped, because it is in a subdirectory; OLM rejects such bundles, move the file to \

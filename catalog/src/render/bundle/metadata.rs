@@ -41,7 +41,7 @@ pub(super) fn read(
     warnings: &mut Vec<String>,
 ) -> Result<Metadata, Error> {
     let (mut package, mut dependencies, mut properties) = (None, None, None);
-    for (name, file) in content.folder("metadata") {
+    for (name, file) in content.dir("metadata") {
         if name.contains('/') {
             continue;
         }

@@ -136,17 +136,17 @@ fn entry_without_bundle_is_reported_for_every_channel() {
         c.truncate(4);
     });
     let catalog = load(
-        Source::Folder(Folder::new(&[("catalog", &both)]).path()),
+        Source::Directory(Folder::new(&[("catalog", &both)]).path()),
         &Limits::default(),
     );
     let start = "no olm.bundle blobs found in package \"foo\" for olm.channel entries ";
     let actual = messages(&catalog.unwrap());
     assert_eq!(actual, format!("3: {start}[foo.v0.2.0]\n2: {start}[a b]"));
 
-    let folder = Folder::new(&[("catalog", &missing(vec![alpha, beta]))]);
-    let catalog: Catalog = load(Source::Folder(folder.path()), &Limits::default()).unwrap();
+    let dir = Folder::new(&[("catalog", &missing(vec![alpha, beta]))]);
+    let catalog: Catalog = load(Source::Directory(dir.path()), &Limits::default()).unwrap();
     assert_eq!(catalog.as_opm().as_deref(), Some(message));
-    let theirs = theirs(folder.path()).unwrap();
+    let theirs = theirs(dir.path()).unwrap();
     let bundle = theirs.split_once("invalid bundle \"gone\":").unwrap().1;
     let part = "must be exactly one property with type \"olm.package\"";
     has(bundle, part);

@@ -56,7 +56,7 @@ pub(super) async fn exchange(
             bytes.extend_from_slice(&data);
         }
         if bytes.len() as u64 > max_size {
-            bail!("the response of the content service exceeds the size of any bundle");
+            bail!("the response of the content service exceeds the maximum size of a bundle");
         }
     }
     connection.abort();

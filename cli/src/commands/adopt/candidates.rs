@@ -21,20 +21,14 @@ use manifests::{
 use unpacker::Options;
 
 use super::managed_fields;
-use crate::{
-    args::AdoptArgs,
-    cluster::{
-        Cluster,
-        content_service::ContentService,
-        desired::{self, DesiredObject, InstanceDefaults},
-        live::{self, ApiKind, LiveObjects},
-    },
-    commands::{
-        diff::text::{Change, Origin},
-        status::{self, bundles_of},
-    },
-    output::message::{count, sanitize},
-};
+use crate::args::AdoptArgs;
+use crate::cluster::Cluster;
+use crate::cluster::content_service::ContentService;
+use crate::cluster::desired::{self, DesiredObject, InstanceDefaults};
+use crate::cluster::live::{self, ApiKind, LiveObjects};
+use crate::commands::diff::report::{Change, Origin};
+use crate::commands::status::{self, bundles_of};
+use crate::output::message::{count, sanitize};
 
 /// An object that can be adopted.
 pub(super) struct Candidate {
@@ -146,8 +140,9 @@ async fn template_bundle(cluster: &Cluster, instance: &BundleInstance) -> anyhow
         Some(bundle) if is_unpacked(&bundle) => Ok(bundle),
         _ => {
             let problem = status::problem(instance).map(|problem| problem.message);
-            let problem = problem.unwrap_or_else(|| "wait until it is unpacked".to_owned());
-            bail!("the bundle of the template is not unpacked: {problem}")
+            let problem =
+                problem.unwrap_or_else(|| "retry after the Bundle is unpacked".to_owned());
+            bail!("the bundle of spec.template is not unpacked: {problem}")
         }
     }
 }

@@ -23,7 +23,12 @@ const MAX_PART_SIZE: u64 = 4 << 20;
 pub(super) fn init(args: &CatalogInitArgs) -> anyhow::Result<ExitStatus> {
     let description = args.description.as_deref().map(|path| {
         let text = String::from_utf8(read(path)?);
-        text.with_context(|| format!("description {} is not UTF-8; convert it", path.display()))
+        text.with_context(|| {
+            format!(
+                "description {} is not valid UTF-8; convert the file to UTF-8",
+                path.display()
+            )
+        })
     });
     let icon = args.icon.as_deref().map(read).transpose()?;
     let description = description.transpose()?;
@@ -54,16 +59,17 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 pub(super) fn dockerfile(args: &CatalogDockerfileArgs) -> anyhow::Result<ExitStatus> {
-    let directory = &args.folder;
+    let directory = &args.dir;
     let Some(name) = directory.file_name().and_then(|name| name.to_str()) else {
         bail!(
-            "{} has no name that a Dockerfile can contain; specify the directory by name, from its parent directory",
+            "{} has no name that a Dockerfile can use; run the command in the parent directory, and specify the \
+             directory by name",
             directory.display()
         );
     };
     let labels: BTreeMap<String, String> = args.extra_labels.iter().cloned().collect();
     let text = Dockerfile {
-        folder: name,
+        dir: name,
         base: &args.base_image,
         builder: &args.builder_image,
         labels: &labels,

@@ -40,7 +40,7 @@ pub(crate) fn run(args: &CatalogServeArgs) -> anyhow::Result<ExitStatus> {
 }
 
 async fn serve(args: &CatalogServeArgs) -> anyhow::Result<ExitStatus> {
-    let mut signals = Signals::new().context("failed to listen to signals")?;
+    let mut signals = Signals::new().context("failed to listen for signals")?;
     let (done, opened) = oneshot::channel();
     let (folder, cache, enforces_integrity) = (
         args.folder.clone(),
@@ -76,7 +76,7 @@ async fn serve(args: &CatalogServeArgs) -> anyhow::Result<ExitStatus> {
         [first, ..] if args.strict => {
             let count = store.skipped().len();
             bail!(
-                "the catalog cannot be served completely: {first} (1 of {count}); fix it, or remove --strict"
+                "the catalog cannot be served completely: {first} (1 of {count}); fix the catalog, or remove --strict"
             );
         }
         _ => {}
@@ -114,7 +114,7 @@ async fn serve(args: &CatalogServeArgs) -> anyhow::Result<ExitStatus> {
 
 /// Content to be served.
 enum ServeInput {
-    Folder(PathBuf),
+    Directory(PathBuf),
     Database(Box<CatalogFiles>),
 }
 
@@ -123,7 +123,7 @@ enum ServeInput {
 impl ServeInput {
     fn open(path: PathBuf) -> anyhow::Result<Self> {
         if !is_database(&path) {
-            return Ok(Self::Folder(path));
+            return Ok(Self::Directory(path));
         }
         let found = CatalogFiles::open(&path, &Limits::default())?;
         for text in found.warnings() {
@@ -134,7 +134,7 @@ impl ServeInput {
 
     fn source(&self) -> Source<'_> {
         match self {
-            Self::Folder(path) => Source::Folder(path),
+            Self::Directory(path) => Source::Directory(path),
             Self::Database(found) => found.source(),
         }
     }
@@ -156,7 +156,7 @@ fn write(source: Source<'_>, name: &str) -> anyhow::Result<HttpContent> {
     let put = shelf.put(name, None, source, &Limits::default());
     if let PutOutcome::Written(written) = put.context(failed)? {
         for reason in written.faults {
-            warn!(%reason, "skipped in the content for HTTP");
+            warn!(%reason, "skipped a part of the content for HTTP");
         }
     }
     Ok(HttpContent {

@@ -54,7 +54,7 @@ pub(super) fn run(
     args: &ConvertArgs,
 ) -> anyhow::Result<ExitStatus> {
     let options = args.conversion.options(args.limits)?;
-    let folder = args
+    let dir = args
         .output_dir
         .as_ref()
         .map(|path| prepare_output(path, args))
@@ -62,7 +62,7 @@ pub(super) fn run(
     let mut summary = BatchSummary::default();
     let mut reports: BTreeMap<String, Entry> = BTreeMap::new();
     let mut is_stdout_open = true;
-    let work = |source| convert_one(source, reach, &options, args, folder.as_ref());
+    let work = |source| convert_one(source, reach, &options, args, dir.as_ref());
     parallel::each(
         sources,
         reach.max_parallel(),
@@ -72,7 +72,7 @@ pub(super) fn run(
             summary.add(&outcome);
             if is_stdout_open && let Err(error) = output::print(&outcome.line()) {
                 // The files are written even if standard output is closed.
-                if !output::is_closed(&error) || folder.is_none() && args.report.is_none() {
+                if !output::is_closed(&error) || dir.is_none() && args.report.is_none() {
                     return Err(error);
                 }
                 is_stdout_open = false;
@@ -86,9 +86,9 @@ pub(super) fn run(
     if let Some(path) = &args.report {
         output::write_json_file(path, &reports)?;
     }
-    if let Some(folder) = folder {
+    if let Some(dir) = dir {
         // Names of bundles have no pattern that identifies files of earlier runs.
-        folder.publish(|_| false)?;
+        dir.publish(|_| false)?;
     }
     if !args.quiet {
         summary.print(sources.len());
@@ -105,7 +105,7 @@ fn convert_one<'a>(
     reach: &Fetcher,
     options: &Options,
     args: &ConvertArgs,
-    folder: Option<&StagedDir>,
+    dir: Option<&StagedDir>,
 ) -> anyhow::Result<BundleOutcome<'a>> {
     let content = match reach.content(source, &args.limits.into()) {
         Ok(content) => content,
@@ -123,9 +123,8 @@ fn convert_one<'a>(
     if args.report.is_some() {
         report.locate(&content);
     }
-    if let (Some(folder), Some(objects)) = (folder, &objects) {
-        write(folder, source, objects, args)
-            .with_context(|| format!("bundle {:?}", source.name))?;
+    if let (Some(dir), Some(objects)) = (dir, &objects) {
+        write(dir, source, objects, args).with_context(|| format!("bundle {:?}", source.name))?;
     }
     Ok(BundleOutcome {
         source,
@@ -137,13 +136,13 @@ fn convert_one<'a>(
 }
 
 fn write(
-    folder: &StagedDir,
+    dir: &StagedDir,
     source: &Source,
     objects: &[Object],
     args: &ConvertArgs,
 ) -> anyhow::Result<()> {
     let name = format!("{}.{}", source.name, staged_dir::extension(args.output));
-    folder.add_with(&name, staged_dir::FILE, |file| {
+    dir.add_with(&name, staged_dir::FILE, |file| {
         output::write_manifests(file, objects, args.output)
     })
 }

@@ -1,4 +1,5 @@
-//! Unified diff of YAML for people, without fields that the API server sets, and without values of Secrets.
+//! Report of `rukpak diff`: permissions first, then a unified diff of YAML for people, without fields that the API server
+//! sets, and without values of Secrets.
 
 use std::fmt::{self, Write};
 
@@ -190,17 +191,21 @@ fn mask_secret_values(
 }
 
 /// Formats the report: permissions first, then the changed objects.
-pub(super) fn report(rights: &PermissionChanges, changes: &[Change], origin: Origin) -> String {
+pub(super) fn report(
+    permissions: &PermissionChanges,
+    changes: &[Change],
+    origin: Origin,
+) -> String {
     let mut text = String::new();
-    for (title, style, rights) in [
-        ("Permissions gained", REMOVED, &rights.gained),
-        ("Permissions lost", ADDED, &rights.lost),
+    for (title, style, permissions) in [
+        ("Permissions gained", REMOVED, &permissions.gained),
+        ("Permissions lost", ADDED, &permissions.lost),
     ] {
-        if rights.is_empty() {
+        if permissions.is_empty() {
             continue;
         }
         let _ = writeln!(text, "{HEAD}{title}:{HEAD:#}");
-        for (holder, rules) in rights {
+        for (holder, rules) in permissions {
             let _ = writeln!(text, "  {}:", sanitize(holder));
             for rule in rules {
                 let _ = writeln!(text, "    {style}{}{style:#}", sanitize(rule));
@@ -297,11 +302,11 @@ mod tests {
         let before = object("old\u{1b}[2J");
         let change = Change::between(identity("ConfigMap"), Some(&before), Some(&object("new")));
         let right = |place: &str, rule: &str| vec![(place.to_owned(), vec![rule.to_owned()])];
-        let rights = PermissionChanges {
+        let permissions = PermissionChanges {
             gained: right("ann, in tides", "- a"),
             lost: right("bea, in tides", "- b"),
         };
-        let report = report(&rights, &[change.unwrap()], Origin::Bundle);
+        let report = report(&permissions, &[change.unwrap()], Origin::Bundle);
         let plain = anstream::adapter::strip_str(&report).to_string();
         let expected = "Permissions gained:\n  ann, in tides:\n    - a\n\nPermissions lost:\n  bea, in tides:\n    - b\n\n0 \
                         objects to create, 1 to change, 0 to prune:\n  ~ ConfigMap tides/high\n*--- cluster ConfigMap \

@@ -34,7 +34,7 @@ pub(super) fn render(inspection: &Inspection<'_>) -> String {
             .refusals
             .iter()
             .map(|finding| [finding.code.to_string(), finding.to_string()]);
-        text.section("Refused because of", &findings.collect::<Vec<_>>());
+        text.section("Rejected because of", &findings.collect::<Vec<_>>());
         text.heading("Permissions");
         text.0
             .push_str("  unknown because the bundle cannot be converted\n");

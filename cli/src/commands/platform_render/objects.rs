@@ -92,10 +92,10 @@ fn installed(args: &PlatformRenderArgs, catalog_namespace: &str) -> anyhow::Resu
             }
         }
     }
-    for definition in crds::optional_crds() {
-        let is_of_olm = definition.spec.group == "operators.coreos.com";
+    for crd in crds::optional_crds() {
+        let is_of_olm = crd.spec.group == "operators.coreos.com";
         if !(is_of_olm && (args.olm || args.openshift_version.is_some())) {
-            objects.push(value(&definition)?);
+            objects.push(value(&crd)?);
         }
     }
     let has_namespace = catalog_namespace == args.namespace

@@ -24,7 +24,7 @@ pub(super) enum ChooseError {
     },
     /// The requested revision is the active one.
     #[error(
-        "revision {number} of BundleInstance {name} is active already{}",
+        "revision {number} of BundleInstance {name} is already active{}",
         remedy(others)
     )]
     Active {
@@ -37,7 +37,7 @@ pub(super) enum ChooseError {
     },
     /// The active revision has the same digest.
     #[error(
-        "revision {number} of BundleInstance {name} has the objects of revision {active}, which is active already{}",
+        "revision {number} of BundleInstance {name} has the objects of revision {active}, which is already active{}",
         remedy(others)
     )]
     Same {
@@ -203,18 +203,18 @@ mod tests {
         for (states, pin, requested, expected) in ::tests::rows![
             &upgraded[..], None, 2 => Ok(2);
             &upgraded[..], Some(2), 4 => Ok(4);
-            &upgraded[..], None, 5 => Err(format!("{} is active already; choose one of 2, 4", of(5)));
+            &upgraded[..], None, 5 => Err(format!("{} is already active; choose one of 2, 4", of(5)));
             &upgraded[..], None, 6 => Err(format!("{} not found; choose one of 2, 4, 5", of(6)));
             &upgraded[..], None, 1 => Err(format!("{} is no longer recorded; choose one of 2, 4, 5", of(1)));
             &upgraded[..], None, 3 => Err(format!("{} is no longer recorded; choose one of 2, 4, 5", of(3)));
             &BACK[..], None, 1 => Err(format!(
-                "{} has the objects of revision 3, which is active already; choose one of 2", of(1)));
+                "{} has the objects of revision 3, which is already active; choose one of 2", of(1)));
             // The rollback that is pinned is the active revision.
             &BACK[..], Some(1), 1 => Ok(1);
             &STUCK[..], None, 2 => Ok(2);
             &STUCK[..], None, 1 => Ok(1);
             &STUCK[..], None, 3 => Err(format!("{} is being rolled out; choose one of 1, 2", of(3)));
-            &[active(1, "a")][..], None, 1 => Err(format!("{} is active already", of(1)));
+            &[active(1, "a")][..], None, 1 => Err(format!("{} is already active", of(1)));
         ] {
             let chosen = target("tide", &rows(states), pin, Some(requested));
             let chosen = chosen.map_err(|error| error.to_string());

@@ -76,7 +76,7 @@ impl CrdUsages {
 }
 
 /// Returns the existing CRDs of an instance.
-pub(crate) async fn definitions(cluster: &Cluster, instance: &BundleInstance) -> CrdUsages {
+pub(crate) async fn crds(cluster: &Cluster, instance: &BundleInstance) -> CrdUsages {
     let mut names: BTreeSet<String> = names_of_kind(instance, "CustomResourceDefinition");
     let (overflow, inventory_error) = match inventory::overflow_inventory(cluster, instance).await {
         Ok(overflow) if overflow.len() < unlisted_count(instance) => {
@@ -154,7 +154,7 @@ fn names_of_kind(instance: &BundleInstance, kind: &str) -> BTreeSet<String> {
 pub(crate) fn preview(
     cascade: Cascade,
     policy: CrdDeletionPolicy,
-    definitions: &CrdUsages,
+    crds: &CrdUsages,
     namespaces: &[String],
 ) -> Vec<String> {
     if cascade == Cascade::Orphan {
@@ -164,7 +164,7 @@ pub(crate) fn preview(
         .iter()
         .map(|name| format!("Namespace {name} will be kept (may contain other objects)"))
         .collect();
-    for CrdUsage { name, resources } in &definitions.crds {
+    for CrdUsage { name, resources } in &crds.crds {
         let some = match resources {
             Some(number) => count(*number, "custom resource"),
             None => "an unknown number of custom resources".to_owned(),
@@ -185,7 +185,7 @@ pub(crate) fn preview(
             }
         });
     }
-    if let Some(reason) = &definitions.inventory_error {
+    if let Some(reason) = &crds.inventory_error {
         lines.push(format!(
             "there may be more CRDs: failed to read the rest of the inventory: {reason}"
         ));
@@ -196,12 +196,12 @@ pub(crate) fn preview(
 /// Describes the objects that were kept, as far as they can be read.
 pub(crate) async fn remaining_lines(
     cluster: &Cluster,
-    definitions: &CrdUsages,
+    crds: &CrdUsages,
     namespaces: &[String],
 ) -> Vec<String> {
     let mut lines = Vec::new();
     let api = Api::<CustomResourceDefinition>::all(cluster.client.clone());
-    for CrdUsage { name, .. } in &definitions.crds {
+    for CrdUsage { name, .. } in &crds.crds {
         if let Ok(Some(found)) = api.get_metadata_opt(name).await
             && found.metadata.deletion_timestamp.is_none()
         {
@@ -239,13 +239,13 @@ mod tests {
 
     #[test]
     fn deletable_custom_resources_require_confirmation() {
-        let inventory_error = |definitions| CrdUsages {
+        let inventory_error = |crds| CrdUsages {
             inventory_error: Some("forbidden".to_owned()),
-            ..definitions
+            ..crds
         };
         let others = "1 CRD and of other CRDs that cannot be listed";
         let unknown = "CRDs that cannot be listed";
-        for (definitions, expected) in ::tests::rows![
+        for (crds, expected) in ::tests::rows![
             CrdUsages::default() => None;
             definition(Some(0)) => None;
             definition(Some(2)) => Some("1 CRD");
@@ -262,8 +262,8 @@ mod tests {
                 (Cascade::Background, Retain, None),
                 (Cascade::Foreground, DeleteIfUnused, None),
             ] {
-                let deleted_resources = definitions.deleted_resources(cascade, policy);
-                let row = format!("{definitions:?} {cascade:?} {policy:?}");
+                let deleted_resources = crds.deleted_resources(cascade, policy);
+                let row = format!("{crds:?} {cascade:?} {policy:?}");
                 assert_eq!(deleted_resources.as_deref(), expected, "{row}");
             }
         }
@@ -291,13 +291,13 @@ mod tests {
             inventory_error: Some("forbidden".to_owned()),
             ..CrdUsages::default()
         };
-        for (cascade, policy, definitions, namespaces, expected) in ::tests::rows![
+        for (cascade, policy, crds, namespaces, expected) in ::tests::rows![
             Cascade::Foreground, Retain, none, &names[..] => "Namespace tides will be kept (may contain other objects)";
             Cascade::Orphan, Delete, definition(Some(3)), &names => "all objects will be kept";
             Cascade::Background, Delete, inventory_error, &[]
                 => "there may be more CRDs: failed to read the rest of the inventory: forbidden";
         ] {
-            let lines = preview(cascade, policy, &definitions, namespaces);
+            let lines = preview(cascade, policy, &crds, namespaces);
             assert_eq!(lines, [expected]);
         }
     }

@@ -20,7 +20,7 @@ const EXECUTABLE: u32 = 0o755;
 pub(crate) enum Destination {
     Stdout,
     File(PathBuf, Archive),
-    Folder(PathBuf),
+    Directory(PathBuf),
 }
 
 /// Archive format of a file extension.
@@ -34,7 +34,7 @@ pub(crate) enum Archive {
 pub(crate) enum PreparedDestination {
     Stdout,
     File(AtomicFile, Archive),
-    Folder(StagedDir),
+    Directory(StagedDir),
 }
 
 /// Reports whether standard output is a terminal.
@@ -53,7 +53,7 @@ impl Destination {
         } else if is(".tar") {
             Self::File(path.to_owned(), Archive::Tar)
         } else {
-            Self::Folder(path.to_owned())
+            Self::Directory(path.to_owned())
         }
     }
 
@@ -67,17 +67,17 @@ impl Destination {
             Self::File(path, archive) => {
                 PreparedDestination::File(AtomicFile::new(&path)?, archive)
             }
-            Self::Folder(path) if path.is_file() => anyhow::bail!(
+            Self::Directory(path) if path.is_file() => anyhow::bail!(
                 "{} is a file; use a directory, or a file that ends in .tgz, .tar.gz or .tar",
                 path.display()
             ),
-            Self::Folder(path) => {
+            Self::Directory(path) => {
                 let before = if force {
                     ExistingPolicy::Anything
                 } else {
                     ExistingPolicy::Empty
                 };
-                PreparedDestination::Folder(
+                PreparedDestination::Directory(
                     StagedDir::new(&path, before).context("failed to prepare --output")?,
                 )
             }
@@ -101,7 +101,7 @@ impl PreparedDestination {
                 drop(out);
                 draft.publish()
             }
-            Self::Folder(staged) => {
+            Self::Directory(staged) => {
                 for (path, info) in tree.files() {
                     let mode = if info.mode & 0o111 == 0 {
                         FILE
@@ -131,9 +131,9 @@ mod tests {
             Destination::from_path(Path::new("a.tgz")) => Destination::File("a.tgz".into(), Archive::TarGz);
             Destination::from_path(Path::new("a.tar.gz")) => Destination::File("a.tar.gz".into(), Archive::TarGz);
             Destination::from_path(Path::new("x/a.tar")) => Destination::File("x/a.tar".into(), Archive::Tar);
-            Destination::from_path(Path::new("a.tar/")) => Destination::Folder("a.tar/".into());
-            Destination::from_path(Path::new("a")) => Destination::Folder("a".into());
-            Destination::from_path(Path::new("v1.0")) => Destination::Folder("v1.0".into());
+            Destination::from_path(Path::new("a.tar/")) => Destination::Directory("a.tar/".into());
+            Destination::from_path(Path::new("a")) => Destination::Directory("a".into());
+            Destination::from_path(Path::new("v1.0")) => Destination::Directory("v1.0".into());
         }
     }
 }

@@ -135,7 +135,12 @@ pub(crate) async fn observed_releases(
     cluster: &Cluster,
 ) -> anyhow::Result<(ClusterState, Option<anyhow::Error>)> {
     let info = cluster.client.apiserver_version().await;
-    let info = info.map_err(|error| cluster.explain("failed to read the server version", error))?;
+    let info = info.map_err(|error| {
+        cluster.explain(
+            "failed to read the Kubernetes version of the cluster",
+            error,
+        )
+    })?;
     let kubernetes: KubeVersion = info
         .git_version
         .parse()

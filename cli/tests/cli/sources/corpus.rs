@@ -30,14 +30,14 @@ fn convert(place: &Place, bundles: &[String]) -> Vec<(String, Option<Vec<u8>>)> 
 #[test]
 fn pushed_corpus_bundles_convert_identically() {
     let Some(corpus) = corpus() else { return };
-    let folders = corpus
+    let dirs = corpus
         .cases()
         .map(|case| corpus.bundle(case).display().to_string());
-    let folders: Vec<String> = folders.collect();
+    let dirs: Vec<String> = dirs.collect();
     let (place, registry) = (Place::new(), Registry::plain());
     let image = |at: usize| registry.image(&format!("once/bundle-{at}:v1"));
-    let push = |folder: &str, image: &str| {
-        let args = format!("push {folder} {image} -o json --quiet --tls-verify=false");
+    let push = |dir: &str, image: &str| {
+        let args = format!("push {dir} {image} -o json --quiet --tls-verify=false");
         let pushed = place.ok(&args).json();
         pushed["digest"].as_str().unwrap().to_owned()
     };
@@ -46,22 +46,22 @@ fn pushed_corpus_bundles_convert_identically() {
         for _ in 0..4 {
             scope.spawn(|| {
                 while let at = next.fetch_add(1, Ordering::Relaxed)
-                    && let Some(folder) = folders.get(at)
+                    && let Some(dir) = dirs.get(at)
                 {
-                    let digest = push(folder, &image(at));
+                    let digest = push(dir, &image(at));
                     let again = registry.image(&format!("again/bundle-{at}:v2"));
-                    assert_eq!(push(folder, &again), digest);
+                    assert_eq!(push(dir, &again), digest);
                 }
             });
         }
     });
-    let images: Vec<String> = (0..folders.len()).map(image).collect();
-    let expected = convert(&place, &folders);
+    let images: Vec<String> = (0..dirs.len()).map(image).collect();
+    let expected = convert(&place, &dirs);
     let is_converted = expected.iter().any(|(_, manifests)| manifests.is_some());
     assert!(is_converted, "no bundle was converted");
     let found = convert(&place, &images);
-    for ((folder, expected), found) in folders.iter().zip(expected).zip(found) {
-        assert_eq!(found.0, expected.0, "{folder}");
-        assert!(found.1 == expected.1, "{folder} has other manifests");
+    for ((dir, expected), found) in dirs.iter().zip(expected).zip(found) {
+        assert_eq!(found.0, expected.0, "{dir}");
+        assert!(found.1 == expected.1, "{dir} has other manifests");
     }
 }

@@ -180,7 +180,7 @@ impl Stored<'_> {
 
 pub(super) async fn each_run_is_completed_by_the_next_one(cluster: &Cluster) {
     // Without the validation rules, contradictory specs can be stored.
-    let lax = definition(|spec| {
+    let lax = crd(|spec| {
         let rules = spec.as_object_mut().unwrap();
         rules.remove("x-kubernetes-validations").unwrap();
     });

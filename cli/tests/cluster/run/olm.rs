@@ -17,7 +17,7 @@ use self::scene::{SPACE, Scene, TENANT};
 use super::scene::Operator;
 use crate::{
     upgrade::become_openshift,
-    world::{Rukpak as _, Run, apply, binding, definition, namespace, user},
+    world::{Rukpak as _, Run, apply, binding, crd, namespace, user},
 };
 
 /// A user who is only allowed to install without OLM.
@@ -127,7 +127,7 @@ async fn olm_commands_need_permissions_in_one_namespace_only() {
     let objects = install::objects(&install::Options::default());
     apply(&scene.cluster, objects).await;
     let operator = Operator::new("tide");
-    scene.apply(&definition("tide")).await;
+    scene.apply(&crd("tide")).await;
     cleanup_deletes_the_created_objects(&scene).await;
     tests::assert_runs! { scene;
         "cleanup tide --as {TENANT}" => 0, _, "package \"tide\" not found in namespace tides",

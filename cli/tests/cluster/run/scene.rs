@@ -102,9 +102,9 @@ impl Operator {
             "operators.operatorframework.io.bundle.channels.v1": "stable",
             "operators.operatorframework.io.bundle.channel.default.v1": "stable",
         }});
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let write = |path: &str, value: &Value| {
-            tests::write(folder.path(), path, value.to_string());
+            tests::write(dir.path(), path, value.to_string());
         };
         write("manifests/csv.yaml", &csv);
         write("manifests/map.yaml", &map);
@@ -119,31 +119,31 @@ impl Operator {
             write(&format!("manifests/more-{at}.yaml"), object);
         }
         let image = self.registry.image(&format!("{name}:v{version}"));
-        push(&folder, &image);
+        push(&dir, &image);
         image
     }
 
     /// Publishes an image with a catalog of one version of a package.
     pub(super) fn publish_index(&self, package: &str, version: &str) -> String {
-        let folder = catalog(&[self::package(package, &[(version, "")])]);
+        let dir = catalog(&[self::package(package, &[(version, "")])]);
         let file = format!(
             "FROM scratch\nCOPY catalog.json /configs/catalog.json\nLABEL {CONFIGS}=/configs\n"
         );
         let image = self.registry.image(&format!("index:{package}-{version}"));
-        Buildah::new().publish(&file, folder.path(), &image, &[]);
+        Buildah::new().publish(&file, dir.path(), &image, &[]);
         image
     }
 
     /// Publishes an image with a catalog of another package, in a database with this name and an optional label.
     pub(super) fn publish_file(&self, name: &str, label: &str) -> String {
-        let folder = tempfile::tempdir().unwrap();
-        let database = rusqlite::Connection::open(folder.path().join(name)).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let database = rusqlite::Connection::open(dir.path().join(name)).unwrap();
         let batch = format!("{DATABASE_TABLES}{ROWS}");
         database.execute_batch(&batch).unwrap();
         database.close().unwrap();
         let file = format!("FROM scratch\nCOPY {name} /database/{name}\n{label}");
         let image = self.registry.image(&format!("database:{name}"));
-        Buildah::new().publish(&file, folder.path(), &image, &[]);
+        Buildah::new().publish(&file, dir.path(), &image, &[]);
         image
     }
 

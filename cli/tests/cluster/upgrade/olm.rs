@@ -113,7 +113,7 @@ async fn operators_of_olm_and_api_requests_are_reported() {
 async fn subscribed_channel_is_considered(cluster: &Cluster) {
     let slow = channel("tide", "slow", &[json!({"name": "tide.v1.0.0"})]);
     let versions = [("1.0.0", "5.9"), ("1.1.0", "5.1")];
-    let folder = catalog(&[package("tide", &versions), slow.to_string()]);
+    let dir = catalog(&[package("tide", &versions), slow.to_string()]);
     for (followed, expected) in [
         (None, json!("tide.v1.1.0")),
         (Some("stable"), json!("tide.v1.1.0")),
@@ -127,7 +127,7 @@ async fn subscribed_channel_is_considered(cluster: &Cluster) {
             });
             put(cluster, object, None).await;
         }
-        let report = report(cluster, &format!("--catalog {}", text(&folder)));
+        let report = report(cluster, &format!("--catalog {}", text(&dir)));
         let operator = &report["operators"][0];
         assert_eq!(operator["maximum"], "5.0");
         assert_eq!(operator["findings"][0]["effect"], "Blocks");

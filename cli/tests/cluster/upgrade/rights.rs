@@ -19,7 +19,7 @@ const READ: [(&str, &str); 7] = [
 
 /// A kind that is required for the result causes an error. An optional kind causes a warning.
 pub(super) async fn missing_permissions_are_reported(cluster: &Cluster) {
-    let folder = catalog(&[package("tide", &[("1.0.0", "")])]);
+    let dir = catalog(&[package("tide", &[("1.0.0", "")])]);
     for (forbidden, code, expected) in tests::rows![
         "", 3 => "";
         "clusterversions", 1 => "failed to read the ClusterVersion";
@@ -31,7 +31,7 @@ pub(super) async fn missing_permissions_are_reported(cluster: &Cluster) {
     ] {
         let user = format!("reader-without-{forbidden}-end");
         grant(cluster, &user, forbidden).await;
-        let args = ["upgrade-check", "--as", &user, "--catalog", text(&folder)];
+        let args = ["upgrade-check", "--as", &user, "--catalog", text(&dir)];
         let run = eventually(&user, async || {
             let run = cluster.run(&args);
             // New permissions take effect with a delay.

@@ -20,12 +20,12 @@ use crate::world::apply;
 
 /// Returns the directory of a pinned Go module that contains CRDs.
 pub(crate) fn module(pinned: &str, name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../tests/cluster")
         .join(pinned);
     let go = |args: &[&str]| {
         let mut go = Command::new("go");
-        let go = go.args(args).arg(name).current_dir(&folder);
+        let go = go.args(args).arg(name).current_dir(&dir);
         let output = go.output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{errors}");
@@ -36,32 +36,31 @@ pub(crate) fn module(pinned: &str, name: &str) -> PathBuf {
 }
 
 /// Applies CRDs from files of a module directory.
-pub(crate) async fn define(cluster: &Cluster, folder: &Path, files: &[&str]) {
+pub(crate) async fn define(cluster: &Cluster, dir: &Path, files: &[&str]) {
     for file in files {
-        let bytes = fs::read(folder.join(file)).unwrap();
-        let definition = yaml::documents(&bytes).next().unwrap().unwrap();
-        apply(cluster, [definition]).await;
+        let bytes = fs::read(dir.join(file)).unwrap();
+        let crd = yaml::documents(&bytes).next().unwrap().unwrap();
+        apply(cluster, [crd]).await;
     }
 }
 
 /// Applies the CRDs of OLM for these plural names.
 pub(crate) async fn define_olm(cluster: &Cluster, kinds: &[&str]) {
-    let folder = module("opm", "github.com/operator-framework/api");
+    let dir = module("opm", "github.com/operator-framework/api");
     for kind in kinds {
         let file = format!("crds/operators.coreos.com_{kind}.yaml");
-        define(cluster, &folder, &[&file]).await;
+        define(cluster, &dir, &[&file]).await;
     }
 }
 
 /// Adds the objects by which a cluster is detected as an OpenShift.
 pub(crate) async fn become_openshift(cluster: &Cluster, version: &str) {
-    let folder = module("openshift", "github.com/openshift/api");
-    let definitions =
-        "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_cluster";
-    let versions = format!("{definitions}versions-Default.crd.yaml");
-    let operators = format!("{definitions}operators.crd.yaml");
+    let dir = module("openshift", "github.com/openshift/api");
+    let crds = "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_cluster";
+    let versions = format!("{crds}versions-Default.crd.yaml");
+    let operators = format!("{crds}operators.crd.yaml");
     let counts = "apiserver/v1/zz_generated.crd-manifests/kube-apiserver_apirequestcounts.crd.yaml";
-    define(cluster, &folder, &[&versions, &operators, counts]).await;
+    define(cluster, &dir, &[&versions, &operators, counts]).await;
     let spec = json!({"clusterID": "00000000-0000-0000-0000-000000000000"});
     let entry = json!({
         "state": "Completed", "version": version, "image": "", "verified": true,
@@ -186,7 +185,7 @@ pub(crate) fn channel(package: &str, name: &str, entries: &[Value]) -> Value {
 }
 
 pub(crate) fn catalog(packages: &[String]) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("catalog.json"), packages.concat()).unwrap();
-    folder
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("catalog.json"), packages.concat()).unwrap();
+    dir
 }

@@ -84,20 +84,20 @@ impl Repair {
                 format!("still accepts any value where its schema has no type ({n} node(s))")
             }
             Self::Typed => {
-                format!("has {n} node(s) in its schema whose type was implied and is now stated")
+                format!("has {n} node(s) in its schema whose type was implicit and is now explicit")
             }
             Self::IntOrString => {
-                format!("has {n} integer-or-string node(s) in its schema marked as such")
+                format!("has {n} integer-or-string node(s) in its schema that are now marked as such")
             }
             Self::Nullable => format!("has {n} node(s) in its schema that are marked nullable for v1"),
             Self::Items => format!(
-                "has {n} list(s) in its schema that now declare that they accept any items"
+                "has {n} list(s) in its schema that now explicitly accept any items"
             ),
             Self::Declared => format!(
-                "has {n} field(s) declared that its schema had only in allOf, anyOf, oneOf or not"
+                "now declares {n} field(s) that its schema had only in allOf, anyOf, oneOf or not"
             ),
             Self::Flattened => format!(
-                "repeated declarations in {n} allOf, anyOf, oneOf or not of its schema, which v1 forbids"
+                "lost redundant declarations in {n} allOf, anyOf, oneOf or not of its schema: v1 forbids them there"
             ),
             Self::Metadata => {
                 "no longer describes metadata in its schema, because the API server validates metadata"
@@ -110,19 +110,19 @@ impl Repair {
                 format!("lost {n} {keyword:?} in its schema: the API server rejects the keyword")
             }
             Self::BadType => format!(
-                "has {n} type(s) in its schema that do not exist: replaced by the types that they stand for"
+                "had {n} unknown type(s) in its schema, which were replaced by valid types"
             ),
             Self::Tuple => format!(
                 "has {n} list(s) with a schema per position in its schema: they now accept any items"
             ),
             Self::Additional => {
                 format!(
-                    "has {n} node(s) in its schema whose additionalProperties the API server rejects together with properties"
+                    "lost {n} additionalProperties in its schema: the API server rejects them together with properties"
                 )
             }
             Self::Relaxed => {
                 format!(
-                    "validates less in {n} place(s) of its schema: v1 cannot express their allOf, anyOf, oneOf or not"
+                    "validates less strictly in {n} place(s) of its schema, where v1 does not support allOf, anyOf, oneOf and not"
                 )
             }
             Self::Default => format!("lost {n} default(s) that the API server rejects"),

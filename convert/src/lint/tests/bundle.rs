@@ -73,7 +73,7 @@ fn annotations() {
     let set = |pointer, value: &str| Bundle::good().set(ANNOTATIONS, pointer, value.into());
     let moved = set(MANIFESTS, "objects/").without(CSV).without(CRD);
     let moved = ["csv", "crd"].into_iter().fold(moved, |moved, name| {
-        let [from, to] = ["manifests", "objects"].map(|folder| format!("{folder}/{name}.yaml"));
+        let [from, to] = ["manifests", "objects"].map(|dir| format!("{dir}/{name}.yaml"));
         moved.file(&to, Bundle::good().json(&from))
     });
     check(::tests::rows![

@@ -114,10 +114,10 @@ fn valid_and_lower_values_count() {
         &["\"4.8\"", "\"4.9\""], None, None, Some("4.7"), Some("4.7") => &[several];
         // Annotations without a readable list.
         &[], Some("[]".into()), None, None, None
-            => &["the annotation is not JSON of properties (annotation operatorframework.io/properties)"];
+            => &["the annotation is not a JSON list of properties (annotation operatorframework.io/properties)"];
         &[], Some("garbage".into()), Some(list(&["\"4.8\""])), None, Some("4.8")
-            => &["the annotation is not JSON of properties (annotation operatorframework.io/properties)"];
-        &[], None, Some("{}".into()), None, None => &["the annotation is not JSON of properties (annotation olm.properties)"];
+            => &["the annotation is not a JSON list of properties (annotation operatorframework.io/properties)"];
+        &[], None, Some("{}".into()), None, None => &["the annotation is not a JSON list of properties (annotation olm.properties)"];
         &["\"4.8\""], Some("garbage".into()), Some("4.7".into()), None, Some("4.8") => &[];
     ] {
         let texts = [installed_.as_deref(), listed.as_deref(), annotation];
@@ -153,16 +153,16 @@ fn problems_explain_olm_v0_and_have_a_remedy() {
             "\"+4.8\" is not <major>.<minor> (catalog properties); OLM v0 rejects the value and blocks every minor upgrade of \
              the cluster (failed to parse \"+4.8\" as semver: a short version cannot contain pre-release or build metadata)"
             => generic;
-        &[], &[(LISTED, "{}")], "the annotation is not JSON of properties (annotation olm.properties); OLM v0 ignores the value"
+        &[], &[(LISTED, "{}")], "the annotation is not a JSON list of properties (annotation olm.properties); OLM v0 ignores the value"
             => "set it to a JSON list of objects with `type` and `value`";
         &[], &[(INSTALLED, "garbage")],
-            "the annotation is not JSON of properties (annotation operatorframework.io/properties); OLM v0 overwrites the \
-             annotation when OLM v0 installs from a catalog; otherwise OLM v0 rejects the value and blocks every minor \
+            "the annotation is not a JSON list of properties (annotation operatorframework.io/properties); OLM v0 overwrites the \
+             annotation when it installs the bundle from a catalog; otherwise OLM v0 rejects the value and blocks every minor \
              upgrade of the cluster (failed to unmarshal properties annotation: expected value at line 1 column 1)"
             => "remove the annotation; OLM writes it";
         &[], &[(INSTALLED, r#"{"properties": [{"type": "olm.maxOpenShiftVersion", "value": "v4.8"}]}"#)],
             "\"v4.8\" is not <major>.<minor> (annotation operatorframework.io/properties); OLM v0 overwrites the annotation \
-             when OLM v0 installs from a catalog; otherwise OLM v0 reads 4.8 and blocks upgrades of the cluster beyond 4.8"
+             when it installs the bundle from a catalog; otherwise OLM v0 reads 4.8 and blocks upgrades of the cluster beyond 4.8"
             => "remove the annotation; OLM writes it";
     ] {
         let problem = &declarations(properties, annotations).decide().problems[0];
@@ -185,7 +185,7 @@ fn white_space_that_olm_v0_rejects_is_reported() {
             let start =
                 "max OpenShift version is 4.20 (catalog properties), but OLM v0 rejects the value";
             assert!(message.starts_with(start), "{message}");
-            assert_eq!(remedy, "use the string \"4.20\" without white space");
+            assert_eq!(remedy, "use the string \"4.20\" without whitespace");
         }
     }
 }

@@ -27,7 +27,7 @@ impl FromStr for ListenAddress {
         let all_addresses = text
             .strip_prefix(':')
             .and_then(|port| port.parse().ok())
-            .map(all_interfaces);
+            .map(unspecified_address);
         all_addresses
             .or_else(|| text.parse().ok())
             .map(|address| Self(Some(address)))
@@ -45,7 +45,7 @@ impl fmt::Display for ListenAddress {
 }
 
 /// Returns the address of all interfaces: IPv6, which includes IPv4, unless the kernel has IPv6 disabled.
-fn all_interfaces(port: u16) -> SocketAddr {
+fn unspecified_address(port: u16) -> SocketAddr {
     if TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok() {
         (Ipv6Addr::UNSPECIFIED, port).into()
     } else {

@@ -128,7 +128,7 @@ impl StorageArgs {
         }
     }
 
-    pub(super) fn folder(self) -> PathBuf {
+    pub(super) fn dir(self) -> PathBuf {
         self.storage_dir
     }
 }

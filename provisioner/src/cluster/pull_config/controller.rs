@@ -266,12 +266,12 @@ impl WatchState {
         }
         let summary = (
             configuration.mirrors.rules().len(),
-            configuration.authorities.len(),
+            configuration.cas.len(),
             configuration.proxies.is_some(),
         );
         if ctx.pulling.record(configuration, self.is_incomplete()) {
-            let (rules, authorities, proxies) = summary;
-            info!(rules, authorities, proxies, "updated pull configuration");
+            let (rules, cas, proxies) = summary;
+            info!(rules, cas, proxies, "updated pull configuration");
         }
         for source in Source::ALL {
             let number = problems

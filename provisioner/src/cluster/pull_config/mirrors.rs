@@ -124,8 +124,8 @@ fn by_source<'a>(
     let mut settings: BTreeMap<&str, SourceRules<'_>> = BTreeMap::new();
     if let Some(too_much) = sets.get(MAX_ENTRIES) {
         let text = format!(
-            "{} mirror sets exceed the maximum, and only {MAX_ENTRIES} are used; replace mirrors of single repositories by \
-             mirrors of whole registries",
+            "{} mirror sets exceed the limit of {MAX_ENTRIES}, and the rest are ignored; replace mirrors of single \
+             repositories with mirrors of whole registries",
             sets.len()
         );
         problems.push(ConfigProblem::new(too_much.source, too_much.object, text));
@@ -155,8 +155,8 @@ fn by_source<'a>(
             mirror_source_policy.unwrap_or_default() == MirrorSourcePolicy::NeverContactSource;
         if never && mirrors.contains(source) {
             report(format!(
-                "source {source:?} must never be contacted, but is one of its own mirrors; it is not contacted; remove \
-                 it from the mirrors"
+                "source {source:?} must not be contacted (NeverContactSource) but is listed as its own mirror; it is \
+                 not contacted; remove it from the mirrors"
             ));
         }
         let mut valid = Vec::new();
@@ -170,8 +170,8 @@ fn by_source<'a>(
         source_settings.policies.insert(never);
         if source_settings.policies.len() > 1 && !valid.is_empty() {
             report(format!(
-                "mirror sets disagree about contacting source {source:?}; it is not contacted; make mirrorSourcePolicy \
-                 consistent"
+                "mirror sets have different values of mirrorSourcePolicy for source {source:?}; the source is not \
+                 contacted; use the same value in all of them"
             ));
         }
         match pull {

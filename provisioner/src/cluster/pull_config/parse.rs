@@ -31,7 +31,7 @@ pub struct PullSettings {
     /// CA certificates in PEM that are trusted for all servers.
     pub roots: String,
     /// CA certificates in PEM that are trusted for one registry, by registry.
-    pub authorities: BTreeMap<String, String>,
+    pub cas: BTreeMap<String, String>,
     /// Proxies of the cluster, if any.
     pub proxies: Option<Proxies>,
     /// Pull credentials of the nodes.
@@ -52,8 +52,8 @@ impl PullSettings {
             access.trust.roots.push('\n');
             access.trust.roots.push_str(&self.roots);
         }
-        for (registry, roots) in &self.authorities {
-            let trusted = access.authorities.entry(registry.clone()).or_default();
+        for (registry, roots) in &self.cas {
+            let trusted = access.cas.entry(registry.clone()).or_default();
             trusted.push('\n');
             trusted.push_str(roots);
         }
@@ -80,7 +80,7 @@ impl PullSettings {
         let configuration = Self {
             mirrors,
             roots: roots(objects, &mut problems),
-            authorities: authorities(objects, &mut problems),
+            cas: cas(objects, &mut problems),
             proxies: proxies.filter(Proxies::names_any),
             credentials: credentials(objects, &mut problems),
         };
@@ -171,7 +171,7 @@ fn part<T: DeserializeOwned + Default>(
     match T::deserialize(part) {
         Ok(parsed) => Some(parsed),
         Err(error) => {
-            let text = format!("its {name} is invalid and ignored: {error}; correct it");
+            let text = format!("{name} is invalid and ignored: {error}; correct it");
             problems.push(ConfigProblem::new(source, &object.name_any(), text));
             None
         }
@@ -202,16 +202,16 @@ fn roots(objects: &Objects, problems: &mut Vec<ConfigProblem>) -> String {
 }
 
 /// Returns the CA certificates that are trusted for single registries.
-fn authorities(objects: &Objects, problems: &mut Vec<ConfigProblem>) -> BTreeMap<String, String> {
+fn cas(objects: &Objects, problems: &mut Vec<ConfigProblem>) -> BTreeMap<String, String> {
     let source = Source::ImageAuthorities;
-    let mut authorities = BTreeMap::new();
+    let mut cas = BTreeMap::new();
     let (Some(name), Some(maps)) = (named(objects, source), objects.get(&source)) else {
-        return authorities;
+        return cas;
     };
     let Some(map) = maps.first() else {
         let text = "ConfigMap not found, but the cluster's Image references it as additionalTrustedCA; create it";
         problems.push(ConfigProblem::new(source, &name, text));
-        return authorities;
+        return cas;
     };
     let data = map.data.get("data").and_then(|data| data.as_object());
     for (key, pem) in data.into_iter().flatten() {
@@ -219,10 +219,10 @@ fn authorities(objects: &Objects, problems: &mut Vec<ConfigProblem>) -> BTreeMap
         let pem = certificates(pem, source, &name, key, problems);
         if !pem.is_empty() {
             // A ConfigMap key cannot contain the colon before a port.
-            authorities.insert(key.replacen("..", ":", 1), pem);
+            cas.insert(key.replacen("..", ":", 1), pem);
         }
     }
-    authorities
+    cas
 }
 
 /// Returns the valid certificates of a PEM text.
@@ -248,7 +248,8 @@ fn certificates(
         .filter(|block| block.contains(BEGIN));
     let valid: Vec<_> = blocks.filter(|block| is_valid(block)).collect();
     let text = format!(
-        "{key:?} contains invalid PEM certificates, which are ignored; {} are used; correct it",
+        "key {key:?} contains invalid PEM certificates, which are ignored (valid certificates in use: {}); correct \
+         them",
         valid.len()
     );
     problems.push(ConfigProblem::new(source, name, text));

@@ -46,7 +46,7 @@ impl ConstraintResult {
             }
             // An admin who upgraded the cluster despite the constraint keeps the installed bundle.
             (Self::Unsatisfied { problem, .. }, None) if is_installed => {
-                let message = format!("{problem}; it is already installed and is kept");
+                let message = format!("{problem}; the bundle is already installed and is kept");
                 (&mut findings.warnings, message)
             }
             (Self::Unsatisfied { problem, remedy }, None) => {
@@ -118,7 +118,7 @@ pub(super) fn openshift(
 pub(super) fn kubernetes(bundle: &str, min: &str, cluster: &Version) -> ConstraintResult {
     match version::parse_lenient(min) {
         Err(error) => ConstraintResult::Unknown(format!(
-            "cannot determine whether {bundle} runs on this cluster: its minKubeVersion cannot be checked: {error}"
+            "cannot determine whether {bundle} runs on this cluster: failed to check its minKubeVersion: {error}"
         )),
         Ok(oldest) if cluster.cmp_precedence(&oldest).is_lt() => ConstraintResult::Unsatisfied {
             problem: format!(
@@ -187,7 +187,7 @@ mod tests {
         let rejection = |overridden, content| outcome(overridden, content, false);
         let problem =
             "etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.12, being upgraded to 4.13";
-        let kept_message = format!("{problem}; it is already installed and is kept");
+        let kept_message = format!("{problem}; the bundle is already installed and is kept");
         let choose = "choose a bundle version that supports this release";
         let by = Override {
             constraint: Constraint::MaxOpenShiftVersion,

@@ -48,7 +48,8 @@ pub(super) fn validate_content(
     };
     if objects.len() > MAX_OBJECTS {
         return Err(format!(
-            "the bundle has {} objects, but an instance can have at most {MAX_OBJECTS}; split it into several bundles",
+            "the bundle has {} objects, but a BundleInstance can have at most {MAX_OBJECTS}; split it into several \
+             bundles",
             objects.len()
         ));
     }

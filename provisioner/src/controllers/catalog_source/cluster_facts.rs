@@ -124,7 +124,7 @@ async fn kubernetes(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
                 let version = release.observe(reported.clone(), openshift.as_ref(), Instant::now());
                 if *version != reported {
                     info!(
-                        told = %reported,
+                        reported = %reported,
                         counts = %version,
                         "API servers report different versions; using the newest for image templates"
                     );

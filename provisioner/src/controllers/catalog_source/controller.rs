@@ -46,7 +46,7 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
     let shared = Arc::new(CatalogContext {
         ctx: ctx.clone(),
         loaded_catalogs: LoadedCatalogs::default(),
-        digest_cache: DigestCache::new(ctx.store.folder()),
+        digest_cache: DigestCache::new(ctx.store.dir()),
         facts: watch::Sender::default(),
         serving: RegistryServer::from_context(&ctx).map(Arc::new),
         pods: PodInformers::default(),
@@ -222,7 +222,7 @@ fn forbidden_message(namespace: &str, error: &watcher::Error) -> Option<String> 
     let message: String = status.message.chars().take(400).collect();
     matches!(status.code, 401 | 403).then(|| {
         format!(
-            "failed to list its CatalogSources: {message}; grant the provisioner's ServiceAccount list and watch on \
+            "failed to list CatalogSources: {message}; grant the provisioner's ServiceAccount list and watch on \
              catalogsources.{GROUP} in namespace {namespace}, or remove the namespace from --catalog-namespaces"
         )
     })

@@ -291,8 +291,8 @@ impl<'a> Input<'a> {
     fn in_place(self, outcome: Outcome) -> ResolvedImage {
         let warning = self.has_olm.then(|| {
             format!(
-                "OLM does not resolve a template in the image; move the template to the annotation {CATALOG_IMAGE_TEMPLATE}, \
-                 and set any image in its place"
+                "OLM does not resolve a template in the image field; move the template to annotation \
+                 {CATALOG_IMAGE_TEMPLATE}, and set the field to any valid image"
             )
         });
         ResolvedImage {

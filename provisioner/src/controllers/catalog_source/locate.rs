@@ -141,8 +141,8 @@ fn locate(
             .as_ref()
             .and_then(|status| status.message.as_deref());
         let message = match message.filter(|message| !message.is_empty()) {
-            Some(message) => format!("OLM does not serve it yet: {message}"),
-            None => "OLM does not serve it yet".to_owned(),
+            Some(message) => format!("OLM does not serve the catalog yet: {message}"),
+            None => "OLM does not serve the catalog yet".to_owned(),
         };
         return CatalogLocation::Pending { why: message, left };
     }

@@ -180,7 +180,7 @@ impl CatalogWorker {
             &self.shared.ctx.catalogs,
             CatalogIdentity::from_source(source),
         );
-        let message = "waiting for the cluster facts that its image template requires";
+        let message = "waiting for the cluster values that the image template requires";
         catalogs.change(|cache| cache.set_problem(&self.key, &identity, message.to_owned()));
         sleep_or_forever(None).await;
     }

@@ -40,8 +40,8 @@ pub use self::{
 pub enum Invalid {
     /// The name is not a valid label value or, with dashes for dots, not a valid Service name.
     #[error(
-        "a catalog with its own pod cannot be named {name:?}, because its Service would be {service:?}: {problem}; use \
-         another name of at most 63 characters"
+        "a catalog with its own pod cannot be named {name:?}, because its Service would be named {service:?}: \
+         {problem}; use another name of at most 63 characters"
     )]
     Name {
         /// Name of the CatalogSource.

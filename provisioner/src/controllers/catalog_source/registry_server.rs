@@ -153,7 +153,7 @@ impl RegistryServer {
         Some(Self {
             shared: Arc::new(shared),
             stores: CatalogStores::new(
-                ctx.store.folder(),
+                ctx.store.dir(),
                 Arc::clone(&ctx.metrics) as Arc<dyn ObserveCalls>,
             ),
             namespaces,

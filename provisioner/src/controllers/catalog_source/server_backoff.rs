@@ -98,65 +98,65 @@ mod tests {
     fn outage_begins_when_the_connection_is_lost() {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
-        let mut patience = ServerBackoff::default();
-        assert_eq!(patience.since(at(0)), at(0));
-        assert_eq!(patience.since(at(100)), at(0));
-        patience.record_success(at(120));
+        let mut timeouts = ServerBackoff::default();
+        assert_eq!(timeouts.since(at(0)), at(0));
+        assert_eq!(timeouts.since(at(100)), at(0));
+        timeouts.record_success(at(120));
         // Read again, and lost after an hour.
-        patience.record_success(at(1020));
-        assert_eq!(patience.since(at(3600)), at(3600));
-        assert_eq!(patience.since(at(3700)), at(3600));
+        timeouts.record_success(at(1020));
+        assert_eq!(timeouts.since(at(3600)), at(3600));
+        assert_eq!(timeouts.since(at(3700)), at(3600));
     }
 
     #[test]
     fn closed_connections_are_retried_with_backoff() {
         let begin = Instant::now();
         let mut now = begin;
-        let mut patience = ServerBackoff::default();
-        let mut pauses = Vec::new();
+        let mut timeouts = ServerBackoff::default();
+        let mut delays = Vec::new();
         for _ in 0..8 {
-            patience.record_success(now);
-            let pause = patience.next_delay(now);
-            pauses.push(about(pause));
+            timeouts.record_success(now);
+            let pause = timeouts.next_delay(now);
+            delays.push(about(pause));
             now += pause;
         }
         assert_rows! {
-            pauses => [1, 2, 4, 8, 16, 32, 60, 60];
+            delays => [1, 2, 4, 8, 16, 32, 60, 60];
             // A lasting connection resets the back-off.
-            { patience.record_success(now); patience.record_success(now + STABLE_AFTER / 2); about(patience.next_delay(now + STABLE_AFTER)) } => 1;
+            { timeouts.record_success(now); timeouts.record_success(now + STABLE_AFTER / 2); about(timeouts.next_delay(now + STABLE_AFTER)) } => 1;
             // A failed connection does not reset it.
-            about(patience.next_delay(now + 2 * STABLE_AFTER)) => 2;
-            patience.record_failure() => true;
-            { patience.reset(); patience.record_failure() } => false;
-            about(patience.next_delay(now + 2 * STABLE_AFTER)) => 1;
+            about(timeouts.next_delay(now + 2 * STABLE_AFTER)) => 2;
+            timeouts.record_failure() => true;
+            { timeouts.reset(); timeouts.record_failure() } => false;
+            about(timeouts.next_delay(now + 2 * STABLE_AFTER)) => 1;
         }
     }
 
     #[test]
     fn aborted_attempts_are_retried_with_backoff() {
         let mut now = Instant::now();
-        let mut patience = ServerBackoff::default();
+        let mut timeouts = ServerBackoff::default();
         let mut rests = Vec::new();
         for _ in 0..8 {
-            patience.start_attempt();
-            patience.record_success(now);
+            timeouts.start_attempt();
+            timeouts.record_success(now);
             now += Duration::from_millis(500);
-            patience.abort_attempt(now);
-            rests.push(about(patience.remaining_delay(now)));
+            timeouts.abort_attempt(now);
+            rests.push(about(timeouts.remaining_delay(now)));
             // The catalog changes without a query in between.
             let soon = now + Duration::from_millis(100);
-            patience.abort_attempt(soon);
-            assert!(patience.remaining_delay(soon) < patience.remaining_delay(now));
-            now += patience.remaining_delay(now);
-            assert_eq!(patience.remaining_delay(now), Duration::ZERO);
+            timeouts.abort_attempt(soon);
+            assert!(timeouts.remaining_delay(soon) < timeouts.remaining_delay(now));
+            now += timeouts.remaining_delay(now);
+            assert_eq!(timeouts.remaining_delay(now), Duration::ZERO);
         }
         assert_eq!(rests, [1, 2, 4, 8, 16, 32, 60, 60]);
         // After a lasting connection, the next query follows almost at once.
-        patience.start_attempt();
-        patience.record_success(now);
-        patience.abort_attempt(now + STABLE_AFTER);
-        assert_eq!(about(patience.remaining_delay(now + STABLE_AFTER)), 1);
+        timeouts.start_attempt();
+        timeouts.record_success(now);
+        timeouts.abort_attempt(now + STABLE_AFTER);
+        assert_eq!(about(timeouts.remaining_delay(now + STABLE_AFTER)), 1);
         // No delay without a running query, as for a catalog in an image.
-        assert_rows!(with!(ServerBackoff::default() => |patience| patience.abort_attempt(now)).remaining_delay(now) => Duration::ZERO);
+        assert_rows!(with!(ServerBackoff::default() => |timeouts| timeouts.abort_attempt(now)).remaining_delay(now) => Duration::ZERO);
     }
 }

@@ -151,7 +151,7 @@ impl<T> ObjectCache<T> {
 
 impl ClusterState {
     /// Reports whether every watch has reported a state. Before that, missing objects may exist.
-    pub(crate) fn all_synced(&self) -> bool {
+    pub(crate) fn are_synced(&self) -> bool {
         let reported =
             self.aggregated.is_synced() && self.core.is_synced() && self.status.is_synced();
         reported

@@ -103,7 +103,7 @@ pub(crate) enum StatusTarget {
 
 /// Decides once every watch has reported an initial state; `None` before that.
 pub(crate) fn decide(facts: &ClusterState, outside: &DecisionInputs<'_>) -> Option<Decision> {
-    if !facts.all_synced() {
+    if !facts.are_synced() {
         return None;
     }
     let cluster = cluster(facts, outside.release);

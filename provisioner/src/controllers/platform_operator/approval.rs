@@ -73,7 +73,7 @@ pub struct Input<'a> {
     /// Newest approved version, from `spec.approvedVersion`.
     pub approved_version: Option<&'a str>,
     /// Policy for new permissions, from `spec.approveNewRights`.
-    pub rights: RightsApproval,
+    pub permissions: RightsApproval,
     /// Digest of the approved permissions, from `spec.approvedRights`.
     pub approved_rights: Option<&'a str>,
     /// Installed version; `None` if it is not known.
@@ -162,7 +162,7 @@ fn version_step(input: &Input<'_>, next: UpgradeCandidate<'_>) -> ApprovalDecisi
             let new = minor(version);
             if input.installed.map(minor) == Some(new) {
                 return ApprovalDecision::Upgrade(format!(
-                    "{version} is of the installed minor version {new}"
+                    "{version} belongs to the installed minor version {new}"
                 ));
             }
             let installed = input.installed.map(Version::to_string);
@@ -235,7 +235,7 @@ fn manual(input: &Input<'_>, version: &Version) -> ApprovalDecision {
 
 /// Decides whether the new permissions of an approved version are approved.
 fn rights_step(input: &Input<'_>, next: UpgradeCandidate<'_>, why: String) -> ApprovalDecision {
-    match (input.rights, next.gains, input.approved_rights) {
+    match (input.permissions, next.gains, input.approved_rights) {
         (RightsApproval::Automatic, ..) | (RightsApproval::Manual, PermissionChange::None, _) => {
             ApprovalDecision::Upgrade(why)
         }
@@ -256,7 +256,7 @@ fn rights_step(input: &Input<'_>, next: UpgradeCandidate<'_>, why: String) -> Ap
         }
         (RightsApproval::Manual, PermissionChange::Digest(digest), approved) => {
             let state = match approved {
-                Some(_) => "other than those of spec.approvedRights",
+                Some(_) => "that differ from those in spec.approvedRights",
                 None => "that are not approved",
             };
             ApprovalDecision::Wait {

@@ -86,7 +86,7 @@ pub struct CheckedPermissions {
     /// Image by digest, if it could be fetched.
     pub checked_at: String,
     /// New permissions, or `None` without any; or the reason why they are unknown.
-    pub rights: Result<Option<NewRights>, String>,
+    pub permissions: Result<Option<NewRights>, String>,
 }
 
 /// Decision about a platform operator.
@@ -219,7 +219,7 @@ pub fn plan(input: &Input<'_>) -> OperatorPlan {
     if let Some(other) = current.package.as_ref().filter(|other| *other != package) {
         let other = truncate(other, 80);
         let message = format!(
-            "BundleInstance {name} has package {other}, which cannot be upgraded to another package; set \
+            "BundleInstance {name} contains package {other}, which cannot be upgraded to another package; set \
              spec.package.name to {other} again, and create another PlatformOperator for {package}"
         );
         return OperatorPlan::refuse(reason::SOURCE_FAILED, message);

@@ -133,7 +133,7 @@ async fn render_and_compare(
         _ => question.image.clone(),
     };
     Ok(PermissionResult {
-        rights: gained.as_ref().map(approval::listed),
+        permissions: gained.as_ref().map(approval::listed),
         image: checked_at,
     })
 }

@@ -148,8 +148,8 @@ async fn reconcile_operator(operator: &PlatformOperator, shared: &Shared) -> Res
             shared, operator, instance, image, *class,
         ))
         .await;
-        let (checked_at, rights) = match computed {
-            Ok(result) => (result.image, Ok(result.rights)),
+        let (checked_at, permissions) = match computed {
+            Ok(result) => (result.image, Ok(result.permissions)),
             // A bundle whose permissions are not known waits; other bundles do not.
             Err(unknown) => {
                 let text = format!(
@@ -163,7 +163,7 @@ async fn reconcile_operator(operator: &PlatformOperator, shared: &Shared) -> Res
         gains.push(CheckedPermissions {
             image: image.clone(),
             checked_at,
-            rights,
+            permissions,
         });
     };
     let applied = act(operator, shared, own, &plan).await;

@@ -195,7 +195,7 @@ impl CertificateManager {
             warn!("the CA Secret is corrupt; recreating it");
             return self.replace(Some(&secret), now).await;
         };
-        let authorities = match stored.rotate(now)? {
+        let cas = match stored.rotate(now)? {
             None => stored,
             Some(rotated) => {
                 info!(service = self.config.service, "rotating the CA");
@@ -203,8 +203,8 @@ impl CertificateManager {
                 rotated
             }
         };
-        match self.serve(&authorities, now) {
-            Ok(()) => Ok(authorities.bundle()),
+        match self.serve(&cas, now) {
+            Ok(()) => Ok(cas.bundle()),
             Err(error @ ca::Error::Make(_)) => Err(error.into()),
             Err(ca::Error::Damaged) => {
                 warn!("the CA certificate and key do not match; recreating them");
@@ -218,30 +218,21 @@ impl CertificateManager {
         observed: Option<&Secret>,
         now: Timestamp,
     ) -> Result<String, Error> {
-        let authorities = CaRotation::new(now)?;
-        self.write(observed, &authorities).await?;
+        let cas = CaRotation::new(now)?;
+        self.write(observed, &cas).await?;
         info!(service = self.config.service, "created a new CA");
-        self.serve(&authorities, now)?;
-        Ok(authorities.bundle())
+        self.serve(&cas, now)?;
+        Ok(cas.bundle())
     }
 
     /// Creates the Secret, or replaces exactly the observed one, so that replicas agree.
-    async fn write(
-        &self,
-        observed: Option<&Secret>,
-        authorities: &CaRotation,
-    ) -> Result<(), Error> {
+    async fn write(&self, observed: Option<&Secret>, cas: &CaRotation) -> Result<(), Error> {
         let params = PostParams {
             field_manager: Some(MANAGER.to_owned()),
             ..PostParams::default()
         };
         let version = observed.and_then(Secret::resource_version);
-        let secret = secret::write(
-            authorities,
-            self.config.ca_name,
-            &self.config.namespace,
-            version,
-        );
+        let secret = secret::write(cas, self.config.ca_name, &self.config.namespace, version);
         let written = if observed.is_some() {
             let replacing = self.secrets.replace(self.config.ca_name, &params, &secret);
             send("replace the CA Secret", replacing).await
@@ -262,8 +253,8 @@ impl CertificateManager {
     }
 
     /// Serves a new certificate of the current CA, unless the current certificate is valid for long enough.
-    fn serve(&mut self, authorities: &CaRotation, now: Timestamp) -> Result<(), ca::Error> {
-        let current = &authorities.current;
+    fn serve(&mut self, cas: &CaRotation, now: Timestamp) -> Result<(), ca::Error> {
+        let current = &cas.current;
         let issuer =
             Digest::sha256(format!("{}{}", current.certificate, current.key).as_bytes()).hex();
         let is_valid = self.served.as_ref().is_some_and(|served| {
@@ -274,7 +265,7 @@ impl CertificateManager {
         }
         let (certificate, ends) = current.issue(&self.config.names, now)?;
         self.certificate.serve(certificate);
-        info!(service = self.config.service, %ends, "there is a new certificate");
+        info!(service = self.config.service, %ends, "issued a new serving certificate");
         self.served = Some(ServedCertificate {
             issuer,
             renewed: ends.checked_sub(RENEW_BEFORE).ok(),
@@ -311,7 +302,7 @@ impl CertificateManager {
             info!(
                 service = self.config.service,
                 secret = full_name,
-                "there is a new certificate"
+                "loaded a new serving certificate"
             );
             self.served = Some(served);
         }
@@ -406,8 +397,8 @@ mod tests {
         // Deleted between the read and the start of the watch, so no event reports it.
         let begun = stream::iter([Ok(Event::Init)]).chain(stream::pending());
         let begun = std::pin::pin!(begun);
-        let patience = Duration::from_millis(50);
-        assert!(time::timeout(patience, changed(begun)).await.is_err());
+        let timeouts = Duration::from_millis(50);
+        assert!(time::timeout(timeouts, changed(begun)).await.is_err());
         let ended = stream::iter([Ok(Event::Init), Ok(Event::InitDone)]).chain(stream::pending());
         let ended = std::pin::pin!(ended);
         let over = time::timeout(Duration::from_secs(5), changed(ended)).await;

@@ -39,7 +39,7 @@ pub(super) fn read(secret: &Secret) -> Option<CaRotation> {
 
 /// Returns the Secret for a create, or for a replace of the Secret with that resourceVersion only.
 pub(super) fn write(
-    authorities: &CaRotation,
+    cas: &CaRotation,
     name: &str,
     namespace: &str,
     version: Option<String>,
@@ -48,7 +48,7 @@ pub(super) fn write(
         current,
         next,
         previous,
-    } = authorities;
+    } = cas;
     let mut data = BTreeMap::new();
     let mut annotations = BTreeMap::new();
     let mut put = |key: &str, text: &str| {
@@ -59,7 +59,7 @@ pub(super) fn write(
     };
     put("tls.crt", &current.certificate);
     put("tls.key", &current.key);
-    put("ca.crt", &authorities.bundle());
+    put("ca.crt", &cas.bundle());
     ends(ENDS, current.ends);
     if let Some(next) = next {
         put("next.crt", &next.certificate);

@@ -19,22 +19,22 @@ fn names() -> Vec<String> {
 }
 
 /// Rotates the CA, and names the change.
-fn rotate(authorities: &CaRotation, at: Timestamp) -> (CaRotation, &'static str) {
-    let rotated = authorities.rotate(at).unwrap();
+fn rotate(cas: &CaRotation, at: Timestamp) -> (CaRotation, &'static str) {
+    let rotated = cas.rotate(at).unwrap();
     let change = match &rotated {
         None => "same",
-        Some(rotated) if rotated.current != authorities.current => "succession",
-        Some(rotated) if rotated.next.is_some() && authorities.next.is_none() => "successor",
+        Some(rotated) if rotated.current != cas.current => "succession",
+        Some(rotated) if rotated.next.is_some() && cas.next.is_none() => "successor",
         Some(_) => "farewell",
     };
-    (rotated.unwrap_or_else(|| authorities.clone()), change)
+    (rotated.unwrap_or_else(|| cas.clone()), change)
 }
 
 #[test]
 fn ca_is_succeeded_by_a_published_successor() {
     let start = now();
-    let mut authorities = CaRotation::new(start).unwrap();
-    let first = authorities.current.clone();
+    let mut cas = CaRotation::new(start).unwrap();
+    let first = cas.current.clone();
     for (day, change, certificates) in [
         (0, "same", 1),
         (304, "same", 1),
@@ -46,27 +46,27 @@ fn ca_is_succeeded_by_a_published_successor() {
         (609, "same", 1),
         (610, "successor", 2),
     ] {
-        let (rotated, found) = rotate(&authorities, start + days(day));
+        let (rotated, found) = rotate(&cas, start + days(day));
         assert_eq!(found, change, "day {day}");
         let count = rotated.bundle().matches("BEGIN").count();
         assert_eq!(count, certificates, "day {day}");
         let again = rotated.rotate(start + days(day)).unwrap();
         assert!(again.is_none(), "day {day}, again");
-        authorities = rotated;
+        cas = rotated;
     }
-    assert!(first != authorities.current);
+    assert!(first != cas.current);
 }
 
 #[test]
 fn unpublished_successor_waits_unless_the_ca_expires() {
     let start = now();
-    let authorities = CaRotation::new(start).unwrap();
-    let (late, change) = rotate(&authorities, start + days(350));
+    let cas = CaRotation::new(start).unwrap();
+    let (late, change) = rotate(&cas, start + days(350));
     assert_eq!(change, "successor");
     let soon = start + days(350) + SignedDuration::from_hours(1);
     assert_eq!(rotate(&late, soon).1, "same");
     assert_eq!(rotate(&late, start + days(351)).1, "succession");
-    let (too_late, change) = rotate(&authorities, start + days(400));
+    let (too_late, change) = rotate(&cas, start + days(400));
     assert_eq!(change, "succession");
     assert!(too_late.previous.is_none());
     // After years, the successor has expired as well.
@@ -77,15 +77,15 @@ fn unpublished_successor_waits_unless_the_ca_expires() {
 
 #[test]
 fn certificates_are_limited_to_their_names_and_their_ca() {
-    let authority = CertificateAuthority::new(now()).unwrap();
-    let (_, ends) = authority.issue(&names(), now()).unwrap();
+    let ca = CertificateAuthority::new(now()).unwrap();
+    let (_, ends) = ca.issue(&names(), now()).unwrap();
     assert_eq!(ends, now() + CERTIFICATE_LIFETIME);
     let late = now() + CA_LIFETIME - SignedDuration::from_hours(1);
-    let (_, ends) = authority.issue(&names(), late).unwrap();
-    assert_eq!(ends, authority.ends);
+    let (_, ends) = ca.issue(&names(), late).unwrap();
+    assert_eq!(ends, ca.ends);
     // A name that clients cannot verify is rejected when the certificate is issued.
-    assert!(authority.issue(&["not a name".to_owned()], now()).is_err());
-    assert!(authority.issue(&[], now()).is_err());
+    assert!(ca.issue(&["not a name".to_owned()], now()).is_err());
+    assert!(ca.issue(&[], now()).is_err());
 }
 
 #[test]
@@ -101,10 +101,10 @@ fn secret_round_trips_and_detects_corruption() {
         Some(previous),
     );
     let full = with!(CaRotation::new(start).unwrap() => next: next, previous: previous);
-    for authorities in [&old, &full] {
-        let secret = secret::write(authorities, "a", "b", None);
+    for cas in [&old, &full] {
+        let secret = secret::write(cas, "a", "b", None);
         assert!(secret::is_managed(&secret));
-        assert!(secret::read(&secret).as_ref() == Some(authorities));
+        assert!(secret::read(&secret).as_ref() == Some(cas));
     }
     for key in ["tls.crt", "tls.key"] {
         let mut secret = secret::write(&full, "a", "b", None);
@@ -123,9 +123,9 @@ fn secret_round_trips_and_detects_corruption() {
 
 #[test]
 fn provided_certificate_is_checked_without_logging_its_key() {
-    let authority = CertificateAuthority::new(now()).unwrap();
+    let ca = CertificateAuthority::new(now()).unwrap();
     let other = CertificateAuthority::new(now()).unwrap();
-    let (chain, key) = (authority.certificate.as_bytes(), authority.key.as_bytes());
+    let (chain, key) = (ca.certificate.as_bytes(), ca.key.as_bytes());
     assert!(certificate::read(chain, key).is_ok());
     for (chain, key, problem) in ::tests::rows![
         chain, other.key.as_bytes() => "tls.key does not match tls.crt";

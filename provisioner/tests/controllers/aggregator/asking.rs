@@ -127,8 +127,8 @@ pub(super) async fn an_operator_closes_the_gate(platform: &Platform) {
 
 /// Deleting the CRD removes the environment variable and the role.
 async fn deleted_with_its_crd(platform: &Platform, client: &Client, name: &str) {
-    let definitions = platform.world.api::<CustomResourceDefinition>();
-    delete(&definitions, name).await;
+    let crds = platform.world.api::<CustomResourceDefinition>();
+    delete(&crds, name).await;
     until(
         "not told",
         async || condition_variable(client).await,

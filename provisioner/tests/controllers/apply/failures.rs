@@ -199,12 +199,12 @@ async fn definitions_are_not_waited_for_in_vain(scene: &Scene) {
     let plan = scene
         .plan(&[widget(&group, "late")], &Inventory::new())
         .await;
-    let definitions: Api<CustomResourceDefinition> = Api::all(scene.client.clone());
+    let crds: Api<CustomResourceDefinition> = Api::all(scene.client.clone());
     for plural in ["others", "widgets"] {
         let name = format!("{plural}.{group}");
         let params = DeleteParams::default();
-        definitions.delete(&name, &params).await.unwrap();
-        crate::support::gone(definitions.clone(), &name).await;
+        crds.delete(&name, &params).await.unwrap();
+        crate::support::gone(crds.clone(), &name).await;
     }
     let failure = crate::support::eventually("the kind is gone", async || {
         let report = scene.apply(&scene.client).run(&plan.steps).await;

@@ -128,7 +128,7 @@ async fn only_owned_objects_are_deleted() {
 }
 
 /// Returns the CRD of Widgets in the group of a scene.
-fn definition(scene: &Scene) -> (Api<CustomResourceDefinition>, String) {
+fn scene_crd(scene: &Scene) -> (Api<CustomResourceDefinition>, String) {
     let name = format!("widgets.{}.example.com", scene.owner.name);
     (Api::all(scene.client.clone()), name)
 }
@@ -158,7 +158,7 @@ async fn left(scene: &Scene) -> Vec<String> {
 /// A CRD is kept while others use it, and as the policy demands.
 async fn policy_decides_about_definitions(scene: &Scene) {
     let group = format!("{}.example.com", scene.owner.name);
-    let (definitions, name) = definition(scene);
+    let (crds, name) = scene_crd(scene);
     let theirs = ["a", "b", "c"];
     for (policy, is_used, reason) in [
         (DeleteIfUnused, true, Some("3 custom resources are left")),
@@ -183,7 +183,7 @@ async fn policy_decides_about_definitions(scene: &Scene) {
             (&vec![], &vec![]),
             "{policy:?}"
         );
-        let live = definitions.get_opt(&name).await.unwrap();
+        let live = crds.get_opt(&name).await.unwrap();
         let Some(reason) = reason else {
             assert_eq!(live, None, "{policy:?}");
             assert_eq!(pruned.deleted.len(), 3, "{policy:?}");
@@ -209,7 +209,7 @@ async fn policy_decides_about_definitions(scene: &Scene) {
 /// The operator stays until its custom resources are finalized.
 async fn operator_finalizes_its_custom_resources(scene: &Scene) {
     let group = format!("{}.example.com", scene.owner.name);
-    let (_, name) = definition(scene);
+    let (_, name) = scene_crd(scene);
     let objects = [crd(&group, "Widget"), deployment("operator", None)];
     let inventory = scene.install(&objects).await;
     create(
@@ -287,10 +287,7 @@ async fn definitions_are_pruned_by_policy_and_use() {
     operator_finalizes_its_custom_resources(&scene).await;
     forbidden_deletion_stops_the_others(&scene).await;
     kept_custom_resources_keep_their_definition(&scene).await;
-    let (definitions, name) = definition(&scene);
-    definitions
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
+    let (crds, name) = scene_crd(&scene);
+    crds.delete(&name, &DeleteParams::default()).await.unwrap();
     scene.end().await;
 }

@@ -229,10 +229,10 @@ async fn immutable_objects_are_distinguished_from_invalid_ones() {
     let expected =
         expected.map(|(name, fields, job, obstacle)| (name, (fields.to_owned(), job, obstacle)));
     assert_eq!(found, expected.into(), "{preview:#?}");
-    let definitions: Api<
+    let crds: Api<
         k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     > = world.api();
-    delete(&definitions, &format!("widgets.{group}")).await;
+    delete(&crds, &format!("widgets.{group}")).await;
     scene.end().await;
 }
 

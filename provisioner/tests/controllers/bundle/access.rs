@@ -22,16 +22,16 @@ async fn put_secret(world: &World, name: &str, type_: &str, data: serde_json::Va
 async fn b14_a_private_image_is_pulled_with_the_pull_secret() {
     let world = world().await;
     let (name, secret) = (unique("b14"), unique("b14"));
-    let authority = Authority::new("b14");
-    let registry = Registry::start(Auth::Basic, Some(&authority));
+    let ca = Authority::new("b14");
+    let registry = Registry::start(Auth::Basic, Some(&ca));
     let tag = registry.image(&format!("{name}:v1"));
     let config = registry.docker_config(OWNER);
-    publish(&tag, &small(&name), &trusting(&authority, Some(&config))).await;
+    publish(&tag, &small(&name), &trusting(&ca, Some(&config))).await;
 
     let mut source = image(&tag);
     let at = source.image.as_mut().unwrap();
     at.insecure_skip_tls_verify = false;
-    at.certificate_data = Some(authority.pem());
+    at.certificate_data = Some(ca.pem());
     at.pull_secret = Some(secret.clone());
     let missing = format!("get secret {SYSTEM}/{secret}: Secret \"{secret}\" not found");
     failing(&name, source, &missing).await;
@@ -60,9 +60,9 @@ async fn b15_a_private_repository_is_cloned_with_basic_auth() {
     let world = world().await;
     let (name, secret) = (unique("b15"), unique("b15"));
     let server = GitServer::start(Some(OWNER), None);
-    let folder = tempfile::tempdir().unwrap();
-    write_small(folder.path(), &name);
-    server.repository("r.git").commit("main", folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    write_small(dir.path(), &name);
+    server.repository("r.git").commit("main", dir.path());
     let mut source = git(&server.url("r.git"), branch("main"), None);
     source.git.as_mut().unwrap().auth = Some(with_secret(&secret));
     let type_ = "kubernetes.io/basic-auth";
@@ -81,9 +81,9 @@ async fn b23_a_repository_is_cloned_over_ssh() {
     let world = world().await;
     let (name, secret) = (unique("b23"), unique("b23"));
     let server = Sshd::start();
-    let folder = tempfile::tempdir().unwrap();
-    write_small(folder.path(), &name);
-    let commit = server.repository("r.git").commit("main", folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    write_small(dir.path(), &name);
+    let commit = server.repository("r.git").commit("main", dir.path());
     let key = json!({"ssh-privatekey": server.key()});
     put_secret(world, &secret, "kubernetes.io/ssh-auth", key).await;
     let mut source = git(&server.url("r.git"), branch("main"), None);

@@ -13,12 +13,12 @@ const REFUSED: &str = "source bundle content: entry \"manifests/link.yaml\" is a
 
 /// Returns a bundle with a link at that path.
 pub(super) fn linked(text: &str, link: &str) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    write_small(folder.path(), text);
-    std::fs::create_dir(folder.path().join("tests")).unwrap();
-    std::fs::write(folder.path().join("tests/a"), "").unwrap();
-    symlink("a.yaml", folder.path().join(link)).unwrap();
-    folder
+    let dir = tempfile::tempdir().unwrap();
+    write_small(dir.path(), text);
+    std::fs::create_dir(dir.path().join("tests")).unwrap();
+    std::fs::write(dir.path().join("tests/a"), "").unwrap();
+    symlink("a.yaml", dir.path().join(link)).unwrap();
+    dir
 }
 
 /// Returns the entry of that link in a status.
@@ -31,18 +31,18 @@ pub(super) fn skipped(link: &str) -> Option<SkippedEntries> {
     })
 }
 
-fn packed(folder: &Path) -> Vec<u8> {
+fn packed(dir: &Path) -> Vec<u8> {
     let mut tar = Command::new("tar");
-    tar.args(["-cz", "manifests", "tests"]).current_dir(folder);
+    tar.args(["-cz", "manifests", "tests"]).current_dir(dir);
     let output = tar.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     output.stdout
 }
 
 /// Returns a source of the bundle, and the server that provides it.
-fn repository(folder: &Path) -> (BundleSource, GitServer) {
+fn repository(dir: &Path) -> (BundleSource, GitServer) {
     let server = GitServer::start(None, None);
-    server.repository("linked.git").commit("main", folder);
+    server.repository("linked.git").commit("main", dir);
     let source = git(&server.url("linked.git"), branch("main"), None);
     (source, server)
 }
@@ -50,10 +50,10 @@ fn repository(folder: &Path) -> (BundleSource, GitServer) {
 // parity: rukpak-19
 #[tokio::test]
 async fn a_link_among_the_manifests_fails_bundles_and_uploads() {
-    let folder = linked("refused", "manifests/link.yaml");
-    let (source, _server) = repository(folder.path());
+    let dir = linked("refused", "manifests/link.yaml");
+    let (source, _server) = repository(dir.path());
     let files = FileServer::start(None, None);
-    let url = files.add("linked.tgz", packed(folder.path()));
+    let url = files.add("linked.tgz", packed(dir.path()));
     let world = world().await;
     world.provisioner().await;
     for source in [source, http(&url)] {
@@ -71,7 +71,7 @@ async fn a_link_among_the_manifests_fails_bundles_and_uploads() {
     }
     // An upload is rejected when it arrives.
     let uploader = Reader::new(&["bundle-uploader"]).await;
-    let (name, status, body) = uploader.put(packed(folder.path())).await;
+    let (name, status, body) = uploader.put(packed(dir.path())).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
     let answer: serde_json::Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(answer["reason"], "EntryRefused");
@@ -83,10 +83,10 @@ async fn a_link_among_the_manifests_fails_bundles_and_uploads() {
 // parity: rukpak-19
 #[tokio::test]
 async fn skipped_entries_are_counted_in_bundles_and_uploads() {
-    let folder = linked("skipped", "tests/link");
-    let (source, _server) = repository(folder.path());
+    let dir = linked("skipped", "tests/link");
+    let (source, _server) = repository(dir.path());
     let files = FileServer::start(None, None);
-    let url = files.add("skipped.tgz", packed(folder.path()));
+    let url = files.add("skipped.tgz", packed(dir.path()));
     // The second Bundle of the same commit uses the stored content.
     let mut names = Vec::new();
     for source in [source.clone(), source, http(&url)] {
@@ -95,7 +95,7 @@ async fn skipped_entries_are_counted_in_bundles_and_uploads() {
         names.push(name);
     }
     let uploader = Reader::new(&["bundle-uploader"]).await;
-    let (name, status, _) = uploader.put(packed(folder.path())).await;
+    let (name, status, _) = uploader.put(packed(dir.path())).await;
     assert_eq!(status, StatusCode::CREATED);
     names.push(name);
     for name in names {

@@ -29,12 +29,12 @@ struct Lost {
 
 impl Lost {
     async fn new(name: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let budget = Budget {
             disk: 1 << 30,
             memory: 0,
         };
-        let store = Store::open(folder.path(), budget).unwrap();
+        let store = Store::open(dir.path(), budget).unwrap();
         let config = world().await.cluster.config().clone();
         let settings = Settings {
             follow_openshift: false,
@@ -53,7 +53,7 @@ impl Lost {
             resolved_source: Some(source),
             ..BundleStatus::default()
         });
-        let path = folder.path().join(format!("content/{}.tar", digest.hex()));
+        let path = dir.path().join(format!("content/{}.tar", digest.hex()));
         assert!(path.exists());
         Self {
             ctx,
@@ -61,7 +61,7 @@ impl Lost {
             content,
             path,
             server,
-            _folder: folder,
+            _folder: dir,
         }
     }
 

@@ -11,10 +11,10 @@ use crate::support::{Options, Provisioner, publish, says, trusting, with_control
 #[tokio::test]
 async fn cas_and_proxies_apply_to_images_git_and_http() {
     let cluster = with_controllers().await;
-    let authority = Authority::new("settings");
-    let folder = tempfile::tempdir().unwrap();
-    let pem = folder.path().join("ca.pem");
-    std::fs::write(&pem, authority.pem()).unwrap();
+    let ca = Authority::new("settings");
+    let dir = tempfile::tempdir().unwrap();
+    let pem = dir.path().join("ca.pem");
+    std::fs::write(&pem, ca.pem()).unwrap();
     // The port is closed again.
     let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = format!("http://{}", proxy.local_addr().unwrap());
@@ -32,15 +32,15 @@ async fn cas_and_proxies_apply_to_images_git_and_http() {
     };
     let _provisioner = Provisioner::start(&cluster, options).await;
 
-    let files = FileServer::start(None, Some(&authority));
-    let registry = Registry::start(Auth::Anonymous, Some(&authority));
+    let files = FileServer::start(None, Some(&ca));
+    let registry = Registry::start(Auth::Anonymous, Some(&ca));
     let tag = registry.image("settings:v1");
-    publish(&tag, &small("settings"), &trusting(&authority, None)).await;
-    let server = GitServer::start(None, Some(&authority));
-    write_small(folder.path(), "git");
+    publish(&tag, &small("settings"), &trusting(&ca, None)).await;
+    let server = GitServer::start(None, Some(&ca));
+    write_small(dir.path(), "git");
     std::fs::remove_file(&pem).unwrap(); // read once, when the process began
     let repository = server.repository("bundle.git");
-    repository.commit("main", folder.path());
+    repository.commit("main", dir.path());
 
     let verified = |tag: &str| {
         let mut source = image(tag);

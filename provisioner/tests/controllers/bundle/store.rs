@@ -128,10 +128,10 @@ async fn restarted_provisioner_fetches_only_missing_content() {
     let cluster = with_controllers().await;
     let api: Api<Bundle> = Api::all(cluster.client().unwrap());
     let server = FileServer::start(None, None);
-    let folder = storage();
+    let dir = storage();
     let start = async || {
         let options = Options {
-            storage: Some(folder.path().to_owned()),
+            storage: Some(dir.path().to_owned()),
             flags: vec!["--controllers=bundle".to_owned()],
             ..Options::default()
         };
@@ -152,19 +152,19 @@ async fn restarted_provisioner_fetches_only_missing_content() {
 
     // While no provisioner runs, a Bundle is deleted, and the server changes the content of the other one.
     delete(&api, "two").await;
-    let two = folder.path().join(file(two));
+    let two = dir.path().join(file(two));
     assert!(two.exists());
     server.add("one", archive(&small("changed")));
     let second = start().await;
     until("swept", async || two.exists(), |exists| !exists).await;
     let found = api.get("one").await.unwrap();
     assert_eq!(found.status, one.status);
-    assert!(folder.path().join(file(one)).exists());
+    assert!(dir.path().join(file(one)).exists());
     drop(second);
 
     // The volume is empty, and the server has other content: the Bundle reports that, and stays unpacked, because installed
     // objects do not depend on the content.
-    std::fs::remove_file(folder.path().join(file(one))).unwrap();
+    std::fs::remove_file(dir.path().join(file(one))).unwrap();
     let third = start().await;
     let lost = wait_for(api.clone(), "one", "reported", |bundle: &Bundle| {
         let conditions = &bundle.status.as_ref()?.conditions;
@@ -225,17 +225,17 @@ struct Replica {
 
 impl Replica {
     fn new(text: &str) -> Self {
-        let folder = storage();
+        let dir = storage();
         let budget = Budget {
             disk: 1 << 30,
             memory: 0,
         };
-        let store = Store::open(folder.path(), budget).unwrap();
+        let store = Store::open(dir.path(), budget).unwrap();
         let tree = unpacker::Tree::from_content(small(text));
         Self {
             content: store.put(&tree).unwrap(),
             store,
-            _folder: folder,
+            _folder: dir,
         }
     }
 
@@ -291,12 +291,12 @@ async fn b19_uploads_to_another_replica_are_unpacked() {
 #[tokio::test]
 async fn evicted_content_is_not_fetched_by_a_resync() {
     let cluster = with_controllers().await;
-    let folder = storage();
+    let dir = storage();
     let budget = Budget {
         disk: 100 << 10,
         memory: 0,
     };
-    let store = Store::open(folder.path(), budget).unwrap();
+    let store = Store::open(dir.path(), budget).unwrap();
     let settings = Settings {
         resync: Duration::from_millis(200),
         follow_openshift: false,

@@ -32,15 +32,15 @@ pub(crate) fn push_documents(
 
 /// Pushes one image under several names.
 fn push_as(registry: &Registry, names: &[&str], documents: &[Value], login: Option<&str>) {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("configs")).unwrap();
-    write_documents(&folder.path().join("configs"), documents);
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("configs")).unwrap();
+    write_documents(&dir.path().join("configs"), documents);
     // Other files of an image are not part of the catalog.
-    std::fs::write(folder.path().join("opm"), "{ not a catalog").unwrap();
+    std::fs::write(dir.path().join("opm"), "{ not a catalog").unwrap();
     let buildah = Buildah::new();
     let built = buildah.build(
         "FROM scratch\nLABEL operators.operatorframework.io.index.configs.v1=/configs\nCOPY . /\n",
-        folder.path(),
+        dir.path(),
         &[],
     );
     let mut flags = vec!["--tls-verify=false"];
@@ -89,13 +89,13 @@ async fn each_catalog_is_pulled_with_its_own_secrets() {
 }
 
 async fn an_index_image_is_a_catalog(shelf: &Shelf, registry: &Registry) {
-    let folder = tempfile::tempdir().unwrap();
-    let database = rusqlite::Connection::open(folder.path().join("index.db")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let database = rusqlite::Connection::open(dir.path().join("index.db")).unwrap();
     database.execute_batch(DATABASE).unwrap();
     let file = "FROM scratch\nLABEL operators.operatorframework.io.index.database.v1=/database/index.db\n\
                 COPY index.db /database/\nCOPY index.db /bin/opm\n";
     let image = registry.image("org/index:v4.5");
-    Buildah::new().publish(file, folder.path(), &image, &[]);
+    Buildah::new().publish(file, dir.path(), &image, &[]);
     shelf.image("old", &image).await;
     shelf.tide(&["old: 1.0.0"]).await;
     shelf.forget(&["old"]).await;
@@ -185,10 +185,10 @@ async fn secrets_of_others_do_not_help(shelf: &Shelf) {
 /// registry.
 async fn an_image_without_a_catalog_is_read_once(shelf: &Shelf, registry: &Registry) {
     let watched = Watched::new(registry).await;
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("file"), "").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("file"), "").unwrap();
     let buildah = Buildah::new();
-    let built = buildah.build("FROM scratch\nCOPY . /\n", folder.path(), &[]);
+    let built = buildah.build("FROM scratch\nCOPY . /\n", dir.path(), &[]);
     let pushed = format!("docker://{}", registry.image("org/nothing:v1"));
     buildah.push(&built, &pushed, &["--tls-verify=false"]);
     let spec = |name: &str| json!({"image": format!("{}/org/{name}:v1", watched.host)});
@@ -289,7 +289,7 @@ impl Watched {
 
 /// Returns the digest of the only layer of the only image in a registry.
 fn layer(registry: &Registry) -> String {
-    let blobs = registry.folder().join("docker/registry/v2/blobs/sha256");
+    let blobs = registry.dir().join("docker/registry/v2/blobs/sha256");
     let folders = |path| {
         std::fs::read_dir(path)
             .unwrap()
@@ -371,7 +371,7 @@ async fn large_packages_do_not_hide_others(shelf: &Shelf, registry: &Registry) {
     shelf.tide(&["mine: 1.0.0"]).await;
     assert_eq!(
         shelf.offers("whale"),
-        ["catalogs/mine: unknown: it has more than 5000 bundles"]
+        ["catalogs/mine: unknown: the package has more than 5000 bundles"]
     );
     shelf.forget(&["mine"]).await;
 }

@@ -17,15 +17,15 @@ const USER: &str = "half-trusted";
 async fn forbidden_namespace_does_not_hide_the_others() {
     let shelf = Shelf::of(Some(USER)).await;
     shelf.define().await;
-    let definitions = ("apiextensions.k8s.io", "customresourcedefinitions");
-    allow(&shelf, None, definitions).await;
+    let crds = ("apiextensions.k8s.io", "customresourcedefinitions");
+    allow(&shelf, None, crds).await;
     let sources = ("operators.coreos.com", "catalogsources");
     allow(&shelf, Some("catalogs"), sources).await;
     let spec = json!({"address": "127.0.0.1:1"});
     for namespace in NAMESPACES.into_iter().chain(["elsewhere"]) {
         shelf.declare(namespace, "mine", spec.clone()).await;
     }
-    let hidden = "more-catalogs/*: unknown: failed to list its CatalogSources: …";
+    let hidden = "more-catalogs/*: unknown: failed to list CatalogSources: …";
     let mine = "catalogs/mine: unknown: …";
     shelf.offers_become("tide", &[mine, hidden]).await;
     assert!(shelf.ctx.catalogs.is_synced());

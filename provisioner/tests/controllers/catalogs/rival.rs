@@ -116,7 +116,7 @@ async fn new_olm_takes_over_all_served_catalogs() {
         let waits = |name: &str| {
             let mut of = states.iter().filter(|state| state.catalog.name == name);
             let error = of.next().and_then(|state| state.trouble.clone());
-            error.is_some_and(|error| error.starts_with("OLM does not serve it yet"))
+            error.is_some_and(|error| error.starts_with("OLM does not serve the catalog yet"))
         };
         (waits("changed") && waits("late") && waits("later"))
             .then_some(())

@@ -28,13 +28,13 @@ impl Server {
 
     /// Serves a catalog with any documents.
     pub(crate) async fn of(at: Option<SocketAddr>, documents: &[Value]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let configs = folder.path().join("configs");
+        let dir = tempfile::tempdir().unwrap();
+        let configs = dir.path().join("configs");
         std::fs::create_dir(&configs).unwrap();
         write_documents(&configs, documents);
-        let cache = Cache::open(&folder.path().join("cache")).unwrap();
+        let cache = Cache::open(&dir.path().join("cache")).unwrap();
         let (store, _) = cache
-            .load_or_build(Source::Folder(&configs), &Limits::default())
+            .load_or_build(Source::Directory(&configs), &Limits::default())
             .unwrap();
         let at = at.unwrap_or_else(|| ([127, 0, 0, 1], 0).into());
         let listener = eventually("the port is free", async || {
@@ -52,7 +52,7 @@ impl Server {
             address,
             stop: Some(stop),
             task,
-            _folder: folder,
+            _folder: dir,
         }
     }
 
@@ -156,7 +156,8 @@ async fn catalogs_of_olm_are_read_from_its_server() {
         let spec = json!({"image": "127.0.0.1:1/org/catalog:v1"});
         shelf.declare("catalogs", "mine", spec).await;
         let offers = shelf.offers("tide");
-        let waits = offers[0].starts_with("catalogs/mine: unknown: OLM does not serve it yet");
+        let waits =
+            offers[0].starts_with("catalogs/mine: unknown: OLM does not serve the catalog yet");
         waits.then_some(()).ok_or(format!("{offers:?}"))
     })
     .await;
@@ -169,7 +170,7 @@ async fn catalogs_of_olm_are_read_from_its_server() {
     };
     let sources = shelf.sources("catalogs");
     for (state, expected) in tests::rows![
-        "CONNECTING" => "catalogs/mine: unknown: OLM does not serve it yet…";
+        "CONNECTING" => "catalogs/mine: unknown: OLM does not serve the catalog yet…";
         "READY" => "catalogs/mine: tide.v1.0.0";
         // The content that was read stays.
         "TRANSIENT_FAILURE" => "catalogs/mine: tide.v1.0.0";
@@ -198,8 +199,8 @@ async fn catalogs_of_olm_are_read_from_its_server() {
     // OLM and its server are removed, and the status that OLM wrote stays. Then the image is read.
     merge_status(&sources, "mine", &status("READY")).await;
     server.stop().await;
-    let definitions: Api<CustomResourceDefinition> = Api::all(shelf.client());
-    delete(&definitions, &olm).await;
+    let crds: Api<CustomResourceDefinition> = Api::all(shelf.client());
+    delete(&crds, &olm).await;
     shelf.fails_with("mine", unreached).await;
     assert_eq!(shelf.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
 }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     aggregator::{define, history, version},
-    openshift::{CLUSTER_VERSION, definition},
+    openshift::{CLUSTER_VERSION, crd},
     support::node_object,
 };
 
@@ -233,7 +233,7 @@ async fn as_a_catalog_creator_i_provide_catalogs_for_each_release_of_openshift()
     let partial = format!("ResolvedImage False {template}");
     assert!(has(&source, &partial), "{source:?}");
 
-    crate::support::define(&shelf.cluster, &definition(CLUSTER_VERSION)).await;
+    crate::support::define(&shelf.cluster, &crd(CLUSTER_VERSION)).await;
     openshift(&shelf, "fast-4.8", &["Completed 4.8.3", "Completed 4.7.9"]).await;
     shelf.tide(&["dynamic: 1.0.0"]).await;
     pods_become(&shelf, &registry, &["4.8"]).await;

@@ -6,7 +6,7 @@ use super::{served::Server, *};
 async fn define(shelf: &Shelf) {
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let name = "catalogsources.operators.coreos.com";
-    let definition = json!({
+    let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
         "spec": {
             "group": "operators.coreos.com", "scope": "Namespaced",
@@ -17,7 +17,7 @@ async fn define(shelf: &Shelf) {
             }],
         },
     });
-    super::define(&shelf.cluster, &definition).await;
+    super::define(&shelf.cluster, &crd).await;
 }
 
 /// Creates a CatalogSource with any spec, and does not parse it.
@@ -80,13 +80,13 @@ async fn unreadable_source_does_not_hide_the_others() {
     }
 
     // A new provisioner finds all objects in its first list.
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let settings = Settings {
         catalog_namespaces: NAMESPACES.map(str::to_owned).to_vec(),
         ..settings()
     };
     let config = shelf.cluster.config().clone();
-    let ctx = context(config, folder.path(), None, settings);
+    let ctx = context(config, dir.path(), None, settings);
     ctx.catalogs.track_candidates(["tide".to_owned()].into());
     let tasks = run(&ctx, &shelf.stop);
     let theirs = async || offers_of(&ctx, "tide");

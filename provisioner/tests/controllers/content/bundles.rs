@@ -59,7 +59,7 @@ async fn registry_content_is_served_in_both_forms(site: &Site, token: &str) {
 }
 
 async fn invalid_tokens_and_unknown_routes_are_rejected(site: &Site) {
-    let browser = site.browser(&site.authority().await);
+    let browser = site.browser(&site.ca().await);
     for (method, path) in [
         (Method::GET, "/bundles/a.tgz"),
         (Method::HEAD, "/bundles/a.tgz"),

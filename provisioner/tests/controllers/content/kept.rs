@@ -77,12 +77,12 @@ async fn an_upload_survives_the_loss_of_the_store(site: &Site) {
         );
         assert_eq!(owner.block_owner_deletion, None);
     }
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let budget = Budget {
         disk: 1 << 30,
         memory: 0,
     };
-    let empty = Store::open(folder.path(), budget).unwrap();
+    let empty = Store::open(dir.path(), budget).unwrap();
     let upload = restore(site, &bundle).await.unwrap().unwrap();
     let back = upload.store(&empty, &Options::default()).unwrap();
     assert_eq!(back.digest, digest(&content));

@@ -17,12 +17,11 @@ use manifests::{
     content::{Builder, Content, Limits},
     yaml,
 };
-use provisioner::{
-    cluster::versions::Versions,
-    content::{Dependencies, Options, Service},
-    controllers::bundle::Conversions,
-    runtime::{leadership::LeaderFlag, settings::Settings},
-};
+use provisioner::cluster::versions::Versions;
+use provisioner::content::{Dependencies, Options, Service};
+use provisioner::controllers::bundle::Conversions;
+use provisioner::runtime::leader_flag::LeaderFlag;
+use provisioner::runtime::settings::Settings;
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use tokio::{sync::OnceCell, task::JoinHandle, time};
@@ -95,13 +94,13 @@ async fn named_account(
 pub(crate) async fn visit(client: Client, to: &Provisioner) -> (reqwest::Client, String) {
     let content = to.url("content");
     let port = content.rsplit(':').next().unwrap().parse().unwrap();
-    let authority = authority(client, SYSTEM).await;
+    let ca = ca(client, SYSTEM).await;
     let base = format!("https://core.{SYSTEM}.svc:{port}");
-    (browser(SYSTEM, port, &authority), base)
+    (browser(SYSTEM, port, &ca), base)
 }
 
 /// Returns the CA bundle of a content service, as soon as it is published.
-async fn authority(client: Client, namespace: &str) -> String {
+async fn ca(client: Client, namespace: &str) -> String {
     let maps = Api::<ConfigMap>::namespaced(client, namespace);
     found("the authority's publication", async || {
         let map = maps.get_opt("rukpak-ca").await.unwrap();
@@ -111,11 +110,11 @@ async fn authority(client: Client, namespace: &str) -> String {
 }
 
 /// Returns a client that trusts only this CA bundle, with a new connection.
-fn browser(namespace: &str, port: u16, authority: &str) -> reqwest::Client {
-    let authority = reqwest::Certificate::from_pem_bundle(authority.as_bytes()).unwrap();
+fn browser(namespace: &str, port: u16, ca: &str) -> reqwest::Client {
+    let ca = reqwest::Certificate::from_pem_bundle(ca.as_bytes()).unwrap();
     let address = ([127, 0, 0, 1], port).into();
     reqwest::Client::builder()
-        .tls_certs_only(authority)
+        .tls_certs_only(ca)
         .resolve(&format!("core.{namespace}.svc"), address)
         .no_proxy()
         .timeout(PATIENCE)
@@ -135,7 +134,7 @@ pub(super) struct Site {
     pub(super) ready: tokio::sync::watch::Receiver<bool>,
     stop: DropGuard,
     serving: JoinHandle<()>,
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Site {
@@ -166,7 +165,7 @@ impl Site {
         };
         change(&mut settings);
         let conversions = Arc::new(Conversions::new(settings.manifests));
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let budget = Budget {
             disk: 1 << 30,
             memory: 1 << 20,
@@ -174,7 +173,7 @@ impl Site {
         let parts = Dependencies {
             client: client.clone(),
             settings: Arc::new(settings),
-            store: Arc::new(Store::open(folder.path(), budget).unwrap()),
+            store: Arc::new(Store::open(dir.path(), budget).unwrap()),
             versions: Arc::new(Versions::new(client.clone(), None)),
             conversions,
             refetch_context: None,
@@ -203,14 +202,14 @@ impl Site {
             ready,
             stop: stop.drop_guard(),
             serving,
-            folder,
+            dir,
         }
     }
 
     pub(super) async fn until_ready(&mut self) {
         let ready = self.ready.wait_for(|ready| *ready);
         time::timeout(PATIENCE, ready).await.unwrap().unwrap();
-        self.authority().await;
+        self.ca().await;
     }
 
     /// Ends the service as the process would.
@@ -218,12 +217,12 @@ impl Site {
         self.stop.disarm().cancel();
         let ended = time::timeout(PATIENCE / 6, self.serving).await;
         ended.expect("it ends by itself").unwrap();
-        drop(self.folder);
+        drop(self.dir);
     }
 
     /// Returns the CA bundle, as soon as it is published.
-    pub(super) async fn authority(&self) -> String {
-        authority(self.client.clone(), &self.namespace).await
+    pub(super) async fn ca(&self) -> String {
+        ca(self.client.clone(), &self.namespace).await
     }
 
     pub(super) fn config_maps(&self) -> Api<ConfigMap> {
@@ -235,8 +234,8 @@ impl Site {
     }
 
     /// Returns a client that trusts only this CA bundle, with a new connection.
-    pub(super) fn browser(&self, authority: &str) -> reqwest::Client {
-        browser(&self.namespace, self.port, authority)
+    pub(super) fn browser(&self, ca: &str) -> reqwest::Client {
+        browser(&self.namespace, self.port, ca)
     }
 
     pub(super) fn url(&self, path: &str) -> String {
@@ -244,7 +243,7 @@ impl Site {
     }
 
     pub(super) async fn request(&self, method: Method, path: &str, token: &str) -> RequestBuilder {
-        let browser = self.browser(&self.authority().await);
+        let browser = self.browser(&self.ca().await);
         browser.request(method, self.url(path)).bearer_auth(token)
     }
 

@@ -17,8 +17,8 @@ use crate::support::{create, delete, merge, until};
 const NAME: &str = "rukpak-ca";
 
 /// Reports whether a client that trusts this CA bundle can connect to the service.
-async fn believes(site: &Site, authority: &str) -> bool {
-    let request = site.browser(authority).get(site.url("/bundles/a.tgz"));
+async fn believes(site: &Site, ca: &str) -> bool {
+    let request = site.browser(ca).get(site.url("/bundles/a.tgz"));
     match request.send().await {
         Ok(response) => response.status() == 401,
         Err(error) => {
@@ -28,14 +28,14 @@ async fn believes(site: &Site, authority: &str) -> bool {
     }
 }
 
-async fn until_believed(site: &Site, authority: &str) {
-    let believed = async || believes(site, authority).await;
+async fn until_believed(site: &Site, ca: &str) {
+    let believed = async || believes(site, ca).await;
     until("believing the service", believed, |believed| *believed).await;
 }
 
 /// Returns the CA bundle that is published instead of the first one.
 async fn another(site: &Site, first: &str) -> String {
-    let published = async || site.authority().await;
+    let published = async || site.ca().await;
     until("another authority", published, |found| found != first).await
 }
 
@@ -79,12 +79,12 @@ async fn replicas_share_one_authority() -> Site {
 }
 
 async fn a_lost_or_damaged_authority_is_made_anew(site: &Site) {
-    let first = site.authority().await;
+    let first = site.ca().await;
     assert!(believes(site, &first).await);
     // The ConfigMap is published again after any event that wakes the service: here a change of the Secret.
     delete(&site.config_maps(), NAME).await;
     annotate(site, json!({"example.com/note": "x"})).await;
-    assert_eq!(site.authority().await, first);
+    assert_eq!(site.ca().await, first);
     let secret = site.secrets().get(NAME).await.unwrap();
     assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/tls"));
     delete(&site.secrets(), NAME).await;
@@ -99,7 +99,7 @@ async fn a_lost_or_damaged_authority_is_made_anew(site: &Site) {
 }
 
 async fn a_successor_is_published_before_it_signs(site: &Site) {
-    let first = site.authority().await;
+    let first = site.ca().await;
     let secret = site.secrets().get(NAME).await.unwrap();
     let soon = Timestamp::now() + SignedDuration::from_hours(50 * 24);
     assert!(secret.annotations().contains_key("core.rukpak.io/ends"));
@@ -119,7 +119,7 @@ async fn a_successor_is_published_before_it_signs(site: &Site) {
     until("succession", signs, |signs| !signs).await;
     // A client that has read the ConfigMap in that month still trusts the service.
     assert!(believes(site, &both).await);
-    assert!(believes(site, &site.authority().await).await);
+    assert!(believes(site, &site.ca().await).await);
 }
 
 // parity: rukpak-44
@@ -132,7 +132,7 @@ async fn secrets_of_others_are_followed_and_never_overwritten() {
 async fn secrets_of_others_are_never_overwritten() {
     let namespace = namespace().await;
     let client = super::site::cluster().await.client().unwrap();
-    let theirs = secret(NAME, &authority(&namespace));
+    let theirs = secret(NAME, &ca(&namespace));
     let before = create(&Api::namespaced(client, &namespace), &theirs).await;
     let mut site = Site::start(namespace.clone(), None, |_| {}).await;
     // Another replica serves with it, because its options name the Secret; in between the first replica has read it.
@@ -153,11 +153,11 @@ async fn replace(secrets: &Api<Secret>, secret: &Secret) {
 /// A CA that is also the serving certificate, for all names of the service.
 struct Served {
     certificate: String,
-    authority: String,
+    ca: String,
     key: String,
 }
 
-fn authority(namespace: &str) -> Served {
+fn ca(namespace: &str) -> Served {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
@@ -167,7 +167,7 @@ fn authority(namespace: &str) -> Served {
     let certificate = params.signed_by(&key, &issuer).unwrap();
     Served {
         certificate: certificate.pem(),
-        authority: issuer.pem(),
+        ca: issuer.pem(),
         key: key.serialize_pem(),
     }
 }
@@ -176,7 +176,7 @@ fn secret(name: &str, served: &Served) -> Secret {
     let data = [
         ("tls.crt", &served.certificate),
         ("tls.key", &served.key),
-        ("ca.crt", &served.authority),
+        ("ca.crt", &served.ca),
     ];
     let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.clone().into_bytes())));
     Secret {
@@ -195,26 +195,26 @@ async fn the_secret_of_cert_manager_is_followed() {
     // The Secret is configured, and does not exist yet.
     let mut site = Site::start(namespace.clone(), Some("given"), |_| {}).await;
     assert!(!*site.ready.borrow());
-    let first = authority(&namespace);
+    let first = ca(&namespace);
     let secrets = site.secrets();
     create(&secrets, &secret("given", &first)).await;
     site.until_ready().await;
-    assert_eq!(site.authority().await, first.authority);
-    assert!(believes(&site, &first.authority).await);
+    assert_eq!(site.ca().await, first.ca);
+    assert!(believes(&site, &first.ca).await);
 
-    let second = authority(&namespace);
+    let second = ca(&namespace);
     replace(&secrets, &secret("given", &second)).await;
-    until_believed(&site, &second.authority).await;
+    until_believed(&site, &second.ca).await;
 
     // The key of another certificate is unusable, and changes nothing.
     let mixed = Served {
         key: first.key.clone(),
-        ..authority(&namespace)
+        ..ca(&namespace)
     };
     replace(&secrets, &secret("given", &mixed)).await;
-    let third = authority(&namespace);
-    assert!(believes(&site, &second.authority).await);
+    let third = ca(&namespace);
+    assert!(believes(&site, &second.ca).await);
     replace(&secrets, &secret("given", &third)).await;
-    until_believed(&site, &third.authority).await;
+    until_believed(&site, &third.ca).await;
     assert_eq!(secrets.get_opt(NAME).await.unwrap(), None);
 }

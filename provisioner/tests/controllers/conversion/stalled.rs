@@ -23,9 +23,9 @@ const STALLED: usize = 24;
 /// Bytes that each of them has sent: few, or more than most requests have.
 const SENT: [usize; 2] = [1, 512 << 10];
 
-fn connector(authority: &[u8]) -> TlsConnector {
+fn connector(ca: &[u8]) -> TlsConnector {
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(authority) {
+    for certificate in CertificateDer::pem_slice_iter(ca) {
         roots.add(certificate.unwrap()).unwrap();
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -60,8 +60,8 @@ async fn unfinished_requests_do_not_delay_others() {
     let client = cluster.client().unwrap();
     let webhook = Working::start(&client, 0).await;
     define(&cluster, webhook.address).await;
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let authority = found("an authority", async || bundle(&definitions).await).await;
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let ca = found("an authority", async || bundle(&crds).await).await;
     let new = sources(&client, "v1");
     let spec = json!({"catalogImageSource": {"catalogImage": "quay.io/example/catalog:v1"}});
     eventually("writing v1", async || {
@@ -73,7 +73,7 @@ async fn unfinished_requests_do_not_delay_others() {
 
     let begun = Arc::new(AtomicUsize::new(0));
     let mut stalled = JoinSet::new();
-    let tls = connector(&authority);
+    let tls = connector(&ca);
     for size in SENT.into_iter().cycle().take(STALLED) {
         let (tls, begun) = (tls.clone(), Arc::clone(&begun));
         stalled.spawn(stall(tls, webhook.address, size, begun));

@@ -113,7 +113,7 @@ pub(super) async fn nesting_is_bounded(new: &Api<DynamicObject>) {
 /// all the same, in either version, with that CRD and with the project's.
 pub(super) async fn deep_options_are_converted(cluster: &Cluster, address: SocketAddr) {
     let client = cluster.client().unwrap();
-    define_as(cluster, address, |definition| {
+    define_as(cluster, address, |crd| {
         let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         for (version, options) in [
             (0, "grpcPodConfig"),
@@ -121,7 +121,7 @@ pub(super) async fn deep_options_are_converted(cluster: &Cluster, address: Socke
             (1, "catalogImageSource/properties/podSpecOverrides"),
         ] {
             let spec = format!("/spec/versions/{version}/schema/openAPIV3Schema/properties/spec");
-            let spec = definition.pointer_mut(&spec).unwrap();
+            let spec = crd.pointer_mut(&spec).unwrap();
             *spec.pointer_mut(&format!("/properties/{options}")).unwrap() = open.clone();
             // Open values cannot be compared.
             let spec = spec.as_object_mut().unwrap();

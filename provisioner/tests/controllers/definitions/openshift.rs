@@ -74,8 +74,8 @@ async fn bundles_are_held_back_by_the_versions_of_the_cluster() {
     let versions = Versions::new(client.clone(), Some("4.13.0".into()));
     assert_eq!(versions.openshift().await.unwrap(), None);
 
-    let definition = crate::openshift::definition(CLUSTER_VERSION);
-    define(&cluster, &definition).await;
+    let crd = crate::openshift::crd(CLUSTER_VERSION);
+    define(&cluster, &crd).await;
     // A missing API is not requested each time.
     assert_eq!(versions.openshift().await.unwrap(), None);
     // An OpenShift cluster that does not know its version yet.

@@ -29,12 +29,12 @@ pub(crate) struct Hook {
 impl Hook {
     /// Registers a webhook for a namespace.
     pub(crate) async fn new(world: &World, namespace: &str, say: Say) -> Self {
-        let authority = Authority::default();
-        let site = Site::start(Some(&authority), move |request| {
+        let ca = Authority::default();
+        let site = Site::start(Some(&ca), move |request| {
             let answer = answer(&request, &say);
             async move { answer }
         });
-        let client = json!({"url": site.url("/"), "caBundle": STANDARD.encode(authority.pem())});
+        let client = json!({"url": site.url("/"), "caBundle": STANDARD.encode(ca.pem())});
         let hook = Self {
             name: namespace.to_owned(),
             _site: Some(site),

@@ -35,15 +35,15 @@ async fn registry_is_waited_for(stage: &Stage) {
 }
 
 /// A content directory that cannot be written is reported and retried.
-async fn storage_is_waited_for(stage: &Stage, folder: &Path) {
-    let store = folder.join("store");
+async fn storage_is_waited_for(stage: &Stage, dir: &Path) {
+    let store = dir.join("store");
     let world = &stage.world;
     let play = Play::new(world, "stored").await;
     play.install(world, 1).await;
     play.settled(world, 1).await;
 
     // Root cannot write below a regular file either.
-    let away = folder.join("away");
+    let away = dir.join("away");
     fs::rename(&store, &away).unwrap();
     fs::write(&store, "in the way").unwrap();
     let mark = stage.audit.mark();
@@ -65,14 +65,14 @@ async fn storage_is_waited_for(stage: &Stage, folder: &Path) {
 // parity: rukpak-14
 #[tokio::test]
 async fn outages_of_registry_and_storage_are_waited_for() {
-    let folder = storage();
+    let dir = storage();
     let options = Options {
-        storage: Some(folder.path().join("store")),
+        storage: Some(dir.path().join("store")),
         ..Options::default()
     };
     let stage = stage(options).await;
     registry_is_waited_for(&stage).await;
-    storage_is_waited_for(&stage, folder.path()).await;
+    storage_is_waited_for(&stage, dir.path()).await;
 }
 
 /// Waits until an instance reports why its content is missing, and returns the message.

@@ -83,7 +83,7 @@ type Empty = (&'static Cluster, Audit, Lease);
 
 pub(crate) async fn empty() -> Empty {
     let lease = support::with_controllers().await;
-    let log = lease.folder().unwrap().join(AUDIT_LOG);
+    let log = lease.dir().unwrap().join(AUDIT_LOG);
     (lease.cluster(), Audit { log }, lease)
 }
 

@@ -204,7 +204,7 @@ async fn revoked_permissions_are_reported_and_affect_no_others() {
     let instance = says(world, name, "Installed", &["cannot patch"]).await;
     assert_eq!(line(&instance, "Installed"), "True ReconcileFailed");
     let parts = [
-        "is installed, but not all of it",
+        "is installed, but some of its objects are not in the desired state",
         &format!("ConfigMap {space}/a"),
         "grant this permission to the account",
     ];

@@ -181,8 +181,8 @@ async fn i6_i7_i8_missing_apis_are_listed_until_they_are_served() {
 
     let mut widgets = support::crd(&group, "Widget");
     widgets["spec"]["versions"][0]["name"] = "v1alpha1".into();
-    let definitions = [widgets, support::crd(&group, "Gadget")];
-    declare(world, &provider, &definitions).await;
+    let crds = [widgets, support::crd(&group, "Gadget")];
+    declare(world, &provider, &crds).await;
     world.wait_instance(&provider, "Installed", "True").await;
     world.wait_instance(&user, "Installed", "True").await;
     delete(world, &user).await;

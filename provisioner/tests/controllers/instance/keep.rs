@@ -113,13 +113,13 @@ async fn half_applied_upgrades_are_repaired_and_reverted() {
     let group = format!("{name}.example.com");
     let both = |value: &str| map(space.name(), "both", &[("v", value)]);
     let old = map(space.name(), "old", &[("v", "1")]);
-    let source = declare(world, &name, &[definition(&group, false), both("1"), old]).await;
+    let source = declare(world, &name, &[crd(&group, false), both("1"), old]).await;
     world.wait_instance(&name, "Healthy", "True").await;
     // The API server rejects the object only once its CRD exists.
     let mut refused = widget(&group, space.name(), "bad", "large");
     refused["kind"] = "Gadget".into();
     let v2 = [
-        definition(&group, true),
+        crd(&group, true),
         support::crd(&group, "Gadget"),
         both("2"),
         refused,
@@ -134,8 +134,8 @@ async fn half_applied_upgrades_are_repaired_and_reverted() {
     assert_eq!(line(&found, "Installed"), "True UpgradeFailed");
     assert_message(&found, "Installed", &["is partly replaced"]);
     assert_eq!(api.get("both").await.unwrap().data.unwrap()["v"], "2");
-    let definitions: Api<CustomResourceDefinition> = world.api();
-    let moved = definitions.get(&format!("widgets.{group}")).await.unwrap();
+    let crds: Api<CustomResourceDefinition> = world.api();
+    let moved = crds.get(&format!("widgets.{group}")).await.unwrap();
     assert_eq!(moved.status.unwrap().stored_versions.unwrap(), ["v1", "v2"]);
 
     // The reverted template undoes the changes of the upgrade, except for the storage version of the CRD.

@@ -15,9 +15,9 @@ async fn optional_objects_are_deferred_while_their_crd_is_missing() {
     assert_eq!(line(&waiting, "Installed"), "True InstallationSucceeded");
     assert_message(&waiting, "Installed", &["1 objects are deferred"]);
 
-    let definition = support::crd(group, kind);
-    let full = definition["metadata"]["name"].as_str().unwrap();
-    let definitions: Api<CustomResourceDefinition> = world.api();
+    let crd = support::crd(group, kind);
+    let full = crd["metadata"]["name"].as_str().unwrap();
+    let crds: Api<CustomResourceDefinition> = world.api();
     let links = || custom_resources(world, space.name(), [group, "v1", kind]);
     let waits_for = async |description: &str, expected: &Vec<String>| {
         becomes(world, &name, description, |status| {
@@ -27,15 +27,15 @@ async fn optional_objects_are_deferred_while_their_crd_is_missing() {
         .await;
     };
     for _ in 0..2 {
-        world.apply(&definition).await;
+        world.apply(&crd).await;
         support::eventually("applied when its API is served", async || {
             links().get("logs").await.map_err(|error| error.to_string())
         })
         .await;
         waits_for("nothing waits", &vec![]).await;
-        support::delete(&definitions, full).await;
+        support::delete(&crds, full).await;
         waits_for("waiting again", &waits).await;
-        support::gone(definitions.clone(), full).await;
+        support::gone(crds.clone(), full).await;
     }
     let after = read(world, &name).await;
     assert_eq!(line(&after, "Installed"), "True InstallationSucceeded");

@@ -144,7 +144,7 @@ async fn existing_objects_are_adopted_only_if_annotated() {
     let instance = refused(world, &name).await;
     let parts = [
         "/plain already exists and is not managed by a BundleInstance: ",
-        "/olm already exists and is managed by OLM, for its ClusterServiceVersion operators/etcd.v1: ",
+        "/olm already exists and is managed by OLM (ClusterServiceVersion operators/etcd.v1): ",
         "/helm already exists and is managed by the Helm release db/etcd: ",
         &format!("core.rukpak.io/adopt={name}"),
     ];

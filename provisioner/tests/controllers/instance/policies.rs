@@ -55,11 +55,11 @@ impl Scene {
         format!("{}.example.com", self.name)
     }
 
-    fn definition(&self) -> String {
+    fn crd(&self) -> String {
         format!("widgets.{}", self.group())
     }
 
-    fn definitions(&self) -> Api<CustomResourceDefinition> {
+    fn crds(&self) -> Api<CustomResourceDefinition> {
         self.world.api()
     }
 
@@ -105,7 +105,7 @@ impl Scene {
 
     /// Checks that the CRD exists without an owner, and deletes the CRD.
     async fn is_kept(&self) {
-        let crd = self.definitions().get(&self.definition()).await.unwrap();
+        let crd = self.crds().get(&self.crd()).await.unwrap();
         assert_eq!(crd.metadata.deletion_timestamp, None);
         assert!(!crd.labels().contains_key(labels::OWNER_NAME), "{crd:?}");
         assert!(!crd.labels().contains_key(labels::OWNER_KIND), "{crd:?}");
@@ -113,7 +113,7 @@ impl Scene {
     }
 
     async fn delete_definition(&self) {
-        support::delete(&self.definitions(), &self.definition()).await;
+        support::delete(&self.crds(), &self.crd()).await;
     }
 
     async fn request_deletion(&self) {
@@ -140,7 +140,7 @@ async fn used_crd_is_retained_and_adopted_by_the_same_name() {
     delete(scene.world, &scene.name).await;
     scene.is_gone().await;
     let parts = [
-        &format!("CustomResourceDefinition {}", scene.definition()),
+        &format!("CustomResourceDefinition {}", scene.crd()),
         &format!("1 custom resource is left ({}/precious)", scene.space),
         "delete them and then the CRD",
     ];
@@ -155,7 +155,7 @@ async fn used_crd_is_retained_and_adopted_by_the_same_name() {
     // Without custom resources the CRD is deleted.
     support::delete(&scene.widgets("v1"), "precious").await;
     delete(scene.world, &scene.name).await;
-    support::gone(scene.definitions(), &scene.definition()).await;
+    support::gone(scene.crds(), &scene.crd()).await;
 }
 
 // parity: rukpak-41
@@ -172,12 +172,12 @@ async fn delete_policy_removes_custom_resources_before_the_operator() {
     let operators = deployments(scene.world, scene.space.name());
     let operator = operators.get("operator").await.unwrap();
     assert_eq!(operator.metadata.deletion_timestamp, None);
-    let definition = scene.definitions().get(&scene.definition()).await.unwrap();
+    let definition = scene.crds().get(&scene.crd()).await.unwrap();
     assert_eq!(definition.metadata.deletion_timestamp, None);
 
     scene.remove_finalizers("held").await;
     scene.is_gone().await;
-    support::gone(scene.definitions(), &scene.definition()).await;
+    support::gone(scene.crds(), &scene.crd()).await;
 }
 
 #[tokio::test]
@@ -186,7 +186,7 @@ async fn stuck_resource_is_named_and_retain_ends_the_uninstall() {
     scene.widget("v1", "stuck", &["example.com/nobody"]).await;
     scene.request_deletion().await;
     let parts = [
-        &format!("CustomResourceDefinition {}: ", scene.definition()),
+        &format!("CustomResourceDefinition {}: ", scene.crd()),
         &format!("{}/stuck", scene.space),
         "example.com/nobody",
         "set spec.crdDeletionPolicy to Retain",
@@ -207,9 +207,9 @@ async fn retain_releases_a_crd_that_another_client_deletes() {
     scene.delete_definition().await;
     scene.request_deletion().await;
     let text = scene.says("customresourcecleanup").await;
-    assert_has(text, &scene.definition());
+    assert_has(text, &scene.crd());
     scene.set_policy("Retain").await;
     scene.is_gone().await;
     scene.remove_finalizers("stuck").await;
-    support::gone(scene.definitions(), &scene.definition()).await;
+    support::gone(scene.crds(), &scene.crd()).await;
 }

@@ -66,8 +66,8 @@ async fn uninstall_in_both_modes_keeps_only_namespaces() {
 
         request_deletion(world, &name, &params).await;
         support::gone(world.api::<BundleInstance>(), &name).await;
-        let definition = format!("widgets.{group}");
-        support::gone(world.api::<CustomResourceDefinition>(), &definition).await;
+        let crd = format!("widgets.{group}");
+        support::gone(world.api::<CustomResourceDefinition>(), &crd).await;
         support::gone(maps(world, &name), "a").await;
         support::gone(deployments(world, &name), "operator").await;
         support::gone(world.api::<ClusterRole>(), &name).await;
@@ -137,8 +137,8 @@ async fn remove_half_applied(world: &World) {
     maps(world, space.name()).get("a").await.unwrap();
     delete(world, &name).await;
     support::gone(maps(world, space.name()), "a").await;
-    let definition = format!("widgets.{group}");
-    support::gone(world.api::<CustomResourceDefinition>(), &definition).await;
+    let crd = format!("widgets.{group}");
+    support::gone(world.api::<CustomResourceDefinition>(), &crd).await;
     no_bundles(world, &name).await;
 }
 

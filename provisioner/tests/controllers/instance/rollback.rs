@@ -68,13 +68,10 @@ async fn rollback_keeps_crds_whose_stored_versions_moved() {
     for moved in [false, true] {
         let (name, space) = fresh(world, "half").await;
         let group = format!("{name}.example.com");
-        let v1 = [
-            definition(&group, false),
-            map(space.name(), "v", &[("v", "1")]),
-        ];
+        let v1 = [crd(&group, false), map(space.name(), "v", &[("v", "1")])];
         let first = install(world, &name, &v1).await;
         let v2 = [
-            definition(&group, moved),
+            crd(&group, moved),
             map(space.name(), "v", &[("v", "2")]),
             map(space.name(), "new", &[]),
             widget(&group, space.name(), "bad", "large"),
@@ -96,15 +93,12 @@ async fn rollback_keeps_crds_whose_stored_versions_moved() {
 async fn rejected_rollback_reports_both_reasons_and_is_not_repeated() {
     let (world, name, space) = start("stuck").await;
     let group = format!("{name}.example.com");
-    let v1 = [
-        definition(&group, false),
-        map(space.name(), "v", &[("v", "1")]),
-    ];
+    let v1 = [crd(&group, false), map(space.name(), "v", &[("v", "1")])];
     install(world, &name, &v1).await;
     let mut fixed = map(space.name(), "v", &[("v", "2")]);
     fixed["immutable"] = json!(true);
     let v2 = [
-        definition(&group, false),
+        crd(&group, false),
         fixed,
         widget(&group, space.name(), "bad", "large"),
     ];

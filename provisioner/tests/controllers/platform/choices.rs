@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     catalogs::served::Server,
-    openshift::{PLATFORM_OPERATOR, definition},
+    openshift::{PLATFORM_OPERATOR, crd},
     support::{Provisioner, wait_for},
 };
 
@@ -122,7 +122,7 @@ async fn choice_is_recorded_and_deleted_instance_is_recreated() {
 #[tokio::test]
 async fn annotation_records_the_choice_for_the_openshift_crd() {
     let platform = Platform::bare().await;
-    platform.define(&definition(PLATFORM_OPERATOR)).await;
+    platform.define(&crd(PLATFORM_OPERATOR)).await;
     platform.define_kind("CatalogSource").await;
     let mut scene = Scene::new(platform).await;
     let recorded = scene.annotation().await.unwrap();

@@ -178,13 +178,13 @@ async fn deleted_operator_removes_its_objects(platform: &Platform) {
         all.iter().any(|deployment| deployment.name_any() == name)
     };
     assert!(has("tide").await && has("moon").await);
-    let definitions: Api<CustomResourceDefinition> = platform.world.api();
+    let crds: Api<CustomResourceDefinition> = platform.world.api();
     // Foreground deletion waits for the objects.
     let (operators, params) = (platform.operators(), DeleteParams::foreground());
     operators.delete("moon", &params).await.unwrap();
     gone(operators, "moon").await;
     gone(platform.instances(), "moon").await;
-    gone(definitions, "widgets.moon.example.com").await;
+    gone(crds, "widgets.moon.example.com").await;
     assert!(!has("moon").await);
     // The package is free, and the operator that waited gets the package.
     platform.delete::<PlatformOperator>("tide").await;

@@ -13,7 +13,7 @@ use super::stage::{Platform, bundle, packages};
 use crate::{
     aggregator::{history, version},
     catalogs::served::Server,
-    openshift::{CLUSTER_VERSION, PLATFORM_OPERATOR, definition},
+    openshift::{self, CLUSTER_VERSION, PLATFORM_OPERATOR},
     support::{condition, delete, eventually, operator, wait_for},
 };
 
@@ -67,7 +67,7 @@ impl Sea {
     async fn new() -> Self {
         let platform = Platform::bare().await;
         for crd in [CLUSTER_VERSION, PLATFORM_OPERATOR] {
-            platform.define(&definition(crd)).await;
+            platform.define(&openshift::crd(crd)).await;
         }
         platform.define_kind("CatalogSource").await;
         platform.world.apply(&version()).await;
@@ -137,7 +137,7 @@ impl Sea {
         // The CRD also allows a change of the package.
         let name = |package: &str| json!({"spec": {"package": {"name": package}}});
         platform.edit("surf", name("moon")).await;
-        let other = "has package surf, which cannot be upgraded to another package";
+        let other = "contains package surf, which cannot be upgraded to another package";
         platform.succeeds("surf", other).await;
         platform.edit("surf", name("surf")).await;
         self.becomes_idle().await;
@@ -199,7 +199,7 @@ impl Sea {
         let annotations = json!({"annotations": {"example.com/depth": "3"}});
         let config = json!({"spec": {"config": {"deploymentConfig": annotations}}});
         self.platform.patch::<BundleInstance>("surf", config).await;
-        let notice = "it is already installed and is kept";
+        let notice = "the bundle is already installed and is kept";
         wait_for(self.platform.instances(), "surf", notice, |instance| {
             let status = instance.status.as_ref()?;
             let installed = condition(&status.conditions, INSTALLED)?;

@@ -87,8 +87,8 @@ impl Platform {
     /// Returns the start options of a provisioner for this cluster, and a directory that must exist until the provisioner
     /// has started.
     pub(crate) fn prepared(&self, mut options: Options) -> (TempDir, Options) {
-        let folder = tempfile::tempdir().unwrap();
-        let conf = folder.path().join("registries.conf");
+        let dir = tempfile::tempdir().unwrap();
+        let conf = dir.path().join("registries.conf");
         let text = format!(
             "[[registry]]\nlocation = \"{}\"\ninsecure = true\n",
             self.world.registry.host()
@@ -98,7 +98,7 @@ impl Platform {
             "--catalog-namespaces=catalogs".to_owned(),
             format!("--registries-conf={}", conf.display()),
         ]);
-        (folder, options)
+        (dir, options)
     }
 
     /// Publishes versions of an operator, and returns them as catalog entries.

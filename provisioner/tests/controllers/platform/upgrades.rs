@@ -83,16 +83,16 @@ async fn upgrades_follow_single_edges_up_to_the_approved_version() {
 async fn new_rights_wait_for_their_digest(platform: &Platform) {
     let gains = "requests new permissions that are not approved";
     let status = platform.waits("sand", "1.0.1", gains).await;
-    let rights = status.new_rights.unwrap();
-    let rules = rights.rules.join("\n");
+    let permissions = status.new_rights.unwrap();
+    let rules = permissions.rules.join("\n");
     assert!(rules.contains("secrets"), "{rules}");
     let patch = |digest: &str| json!({"spec": {"approvedRights": digest}});
     let other = format!("sha256:{}", "0".repeat(64));
     platform.edit("sand", patch(&other)).await;
-    let others = "other than those of spec.approvedRights";
+    let others = "that differ from those in spec.approvedRights";
     platform.waits("sand", "1.0.1", others).await;
     assert_eq!(platform.choices("sand").await, ["1.0.0"]);
-    platform.edit("sand", patch(&rights.digest)).await;
+    platform.edit("sand", patch(&permissions.digest)).await;
     platform.has("sand", "1.0.1").await;
     wait_for(platform.operators(), "sand", "at rest", |operator| {
         let status = operator.status.as_ref()?;

@@ -13,11 +13,11 @@ fn config(kind: &str, name: &str, data: &Value) -> Value {
 }
 
 /// Starts a private registry with TLS, and pushes an image to it.
-async fn private(authority: &Authority, name: &str) -> (Registry, String, String) {
-    let registry = Registry::start(Auth::Basic, Some(authority));
+async fn private(ca: &Authority, name: &str) -> (Registry, String, String) {
+    let registry = Registry::start(Auth::Basic, Some(ca));
     let login = registry.docker_config(OWNER);
     let image = registry.image(&format!("{name}:v1"));
-    publish(&image, &content(name), &trusting(authority, Some(&login))).await;
+    publish(&image, &content(name), &trusting(ca, Some(&login))).await;
     (registry, image, login)
 }
 
@@ -32,8 +32,8 @@ async fn permissions_cas_and_proxy_of_the_cluster_are_used() {
 }
 
 async fn authorities_and_pull_secret_are_used(lab: &Lab) {
-    let authority = Authority::new("lab");
-    let (registry, image, login) = private(&authority, "one").await;
+    let ca = Authority::new("lab");
+    let (registry, image, login) = private(&ca, "one").await;
     let provisioner = lab.provisioner(&[]).await;
     let bundle = lab.bundle(&image).await;
     lab.fails(&bundle, "certificate").await;
@@ -49,9 +49,8 @@ async fn authorities_and_pull_secret_are_used(lab: &Lab) {
     until("an event", read_notes, |notes| !notes.is_empty()).await;
 
     let key = registry.host().replace(':', "..");
-    let authorities = json!({key: authority.pem()});
-    lab.apply(&config("ConfigMap", "registry-cas", &authorities))
-        .await;
+    let cas = json!({key: ca.pem()});
+    lab.apply(&config("ConfigMap", "registry-cas", &cas)).await;
     provisioner.counts(&format!("{problems} 0")).await;
     lab.fails(&bundle, "credentials").await;
     let login = json!({".dockerconfigjson": base64(&login)});
@@ -61,12 +60,12 @@ async fn authorities_and_pull_secret_are_used(lab: &Lab) {
     lab.unpacked(&bundle).await;
 
     // The CA applies to one registry only.
-    let (_other, image, _) = private(&authority, "two").await;
+    let (_other, image, _) = private(&ca, "two").await;
     let bundle = lab.bundle(&image).await;
     lab.fails(&bundle, "certificate").await;
     // The CAs of the Proxy apply to all registries.
-    let authorities = json!({"ca-bundle.crt": authority.pem()});
-    lab.apply(&config("ConfigMap", "user-ca-bundle", &authorities))
+    let cas = json!({"ca-bundle.crt": ca.pem()});
+    lab.apply(&config("ConfigMap", "user-ca-bundle", &cas))
         .await;
     let proxy = json!({
         "apiVersion": CONFIG, "kind": "Proxy", "metadata": {"name": "cluster"},

@@ -117,7 +117,7 @@ pub(super) fn verdict(instance: &BundleInstance, allowed: i64) -> Event {
 }
 
 /// Returns the CRD of Widgets that are unhealthy until their operator has observed them.
-fn definition(fixture: &Fixture<'_>) -> Value {
+fn fixture_crd(fixture: &Fixture<'_>) -> Value {
     let mut definition = crd(&fixture.group(), "Widget");
     let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     schema["properties"]["status"]["default"] = json!({"observedGeneration": -1});
@@ -126,7 +126,7 @@ fn definition(fixture: &Fixture<'_>) -> Value {
 
 fn objects(fixture: &Fixture<'_>, size: u8) -> [Value; 3] {
     [
-        definition(fixture),
+        fixture_crd(fixture),
         fixture.custom_resource("Widget", "operand", size),
         fixture.map("map", &size.to_string()),
     ]

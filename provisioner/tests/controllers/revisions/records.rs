@@ -347,8 +347,8 @@ async fn lost_inventory_is_built_from_the_records() {
     fixture.is_installed().await;
     lose().await;
     fixture.leaves_nothing().await;
-    let definitions: Api<CustomResourceDefinition> = fixture.world.api();
-    gone(definitions, &format!("widgets.{}", fixture.group())).await;
+    let crds: Api<CustomResourceDefinition> = fixture.world.api();
+    gone(crds, &format!("widgets.{}", fixture.group())).await;
 }
 
 // A record of several Secrets is read as a whole or not at all.

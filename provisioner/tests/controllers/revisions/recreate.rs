@@ -220,7 +220,7 @@ async fn permitted_upgrades_and_rollbacks_recreate_objects() {
     assert_eq!(web.spec.unwrap().cluster_ip.as_deref(), Some("None"));
     let space = fixture.namespace();
     let note = |object: &str| {
-        let cause = "its new form changes immutable fields";
+        let cause = "its immutable fields changed";
         format!("recreated {object}: {cause}")
     };
     let notes = [

@@ -80,7 +80,8 @@ async fn slow_rollout_is_rolled_back_after_an_explicit_deadline() {
     fixture.has_generation("operand", 3).await;
     let (_, message) = fixture.condition("Installed").await;
     assert!(
-        message.contains("spec.progressDeadlineSeconds have passed") && message.contains("operand"),
+        message.contains("(spec.progressDeadlineSeconds) has passed")
+            && message.contains("operand"),
         "{message}"
     );
     fixture.observe_generation("operand", 3).await;
@@ -179,12 +180,12 @@ async fn repair_after_rollback_keeps_the_newer_crd() {
     fixture.wait("Healthy", "True").await;
     assert_eq!(maximum(&fixture).await, Some(100.0));
 
-    let definitions: Api<CustomResourceDefinition> = fixture.world.api();
+    let crds: Api<CustomResourceDefinition> = fixture.world.api();
     let name = format!("widgets.{}", fixture.group());
     let altered = json!({"metadata": {"labels": {"of": "another-client"}}});
-    patch_as(&definitions, &name, "another-client", &altered).await;
+    patch_as(&crds, &name, "another-client", &altered).await;
     within(REPAIR_TIMEOUT, "repair of the definition", async || {
-        let definition = fixture.definition().await;
+        let definition = fixture.crd().await;
         let labels = definition.labels();
         (labels["of"] == "bundle")
             .then_some(())
@@ -197,7 +198,7 @@ async fn repair_after_rollback_keeps_the_newer_crd() {
 
 /// Returns the largest size of Widgets.
 async fn maximum(fixture: &Fixture<'_>) -> Option<f64> {
-    let mut versions = fixture.definition().await.spec.versions;
+    let mut versions = fixture.crd().await.spec.versions;
     let schema = versions.remove(0).schema?.open_api_v3_schema?;
     let spec = schema.properties?.remove("spec")?;
     spec.properties?.remove("size")?.maximum

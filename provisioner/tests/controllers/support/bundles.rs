@@ -130,11 +130,11 @@ pub(crate) fn crd(group: &str, kind: &str) -> Value {
 
 /// Returns the CRD of OperatorConditions. Where they are served, the Deployment of an operator names its OperatorCondition.
 pub(crate) fn operator_conditions() -> Value {
-    let mut definition = crd("operators.coreos.com", "OperatorCondition");
-    definition["spec"]["versions"][0]["name"] = json!("v2");
+    let mut crd = crd("operators.coreos.com", "OperatorCondition");
+    crd["spec"]["versions"][0]["name"] = json!("v2");
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema;
-    definition
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema;
+    crd
 }
 
 /// Returns a ConfigMap, the simplest kind of object.

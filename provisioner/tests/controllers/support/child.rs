@@ -51,7 +51,7 @@ pub(crate) struct Options {
 pub(crate) struct Provisioner {
     child: Child,
     stdin: Option<ChildStdin>,
-    folder: TempDir,
+    dir: TempDir,
     addresses: BTreeMap<String, String>,
 }
 
@@ -87,14 +87,12 @@ impl Provisioner {
 
     /// Starts a provisioner, and does not wait.
     pub(crate) fn launch(cluster: &Cluster, options: Options) -> Self {
-        let folder = tempfile::Builder::new().prefix("provisioner-").tempdir();
-        let folder = folder.unwrap();
-        let storage = options
-            .storage
-            .unwrap_or_else(|| folder.path().join("store"));
+        let dir = tempfile::Builder::new().prefix("provisioner-").tempdir();
+        let dir = dir.unwrap();
+        let storage = options.storage.unwrap_or_else(|| dir.path().join("store"));
         let kubeconfig = match options.kubeconfig {
             Some(text) => {
-                let path = folder.path().join("kubeconfig");
+                let path = dir.path().join("kubeconfig");
                 fs::write(&path, text).unwrap();
                 path
             }
@@ -102,7 +100,7 @@ impl Provisioner {
         };
         let mut child = Command::new("sh")
             .args(["-c", KEEPER, "provisioner"])
-            .arg(folder.path())
+            .arg(dir.path())
             .arg(env!("CARGO_BIN_EXE_provisioner"))
             .arg("--kubeconfig")
             .arg(kubeconfig)
@@ -121,11 +119,11 @@ impl Provisioner {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        LOGS.lock().push(folder.path().join("log"));
+        LOGS.lock().push(dir.path().join("log"));
         Self {
             stdin: child.stdin.take(),
             child,
-            folder,
+            dir,
             addresses: BTreeMap::new(),
         }
     }
@@ -146,12 +144,12 @@ impl Provisioner {
 
     /// Returns the directory of its store, unless a test has set another one.
     pub(crate) fn storage(&self) -> PathBuf {
-        self.folder.path().join("store")
+        self.dir.path().join("store")
     }
 
     /// Returns the whole log.
     pub(crate) fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
     /// Returns the whole log, parsed line by line.
@@ -166,7 +164,7 @@ impl Provisioner {
     /// Returns the process id.
     pub(crate) async fn pid(&self) -> u32 {
         eventually("running", async || {
-            let pid = fs::read_to_string(self.folder.path().join("pid"));
+            let pid = fs::read_to_string(self.dir.path().join("pid"));
             pid.map_err(|error| error.to_string())
         })
         .await
@@ -188,7 +186,7 @@ impl Provisioner {
     /// Waits until the process has ended, and returns its exit code: 128 plus the signal's number if a signal ended it.
     pub(crate) async fn ended(&self) -> i32 {
         eventually("the end of the provisioner", async || {
-            let code = fs::read_to_string(self.folder.path().join("exit"));
+            let code = fs::read_to_string(self.dir.path().join("exit"));
             let code = code.map_err(|_| self.log())?;
             Ok(code.trim().parse().unwrap())
         })
@@ -209,7 +207,7 @@ impl Provisioner {
 
     /// Reports whether the process has ended.
     pub(crate) fn has_ended(&self) -> bool {
-        self.folder.path().join("exit").exists()
+        self.dir.path().join("exit").exists()
     }
 
     /// Waits until a log line has this message, and returns the line.
@@ -249,7 +247,7 @@ impl Drop for Provisioner {
         if std::thread::panicking() {
             eprintln!("the provisioner's log ends with:\n{}", tail(&self.log()));
         }
-        let log = self.folder.path().join("log");
+        let log = self.dir.path().join("log");
         LOGS.lock().retain(|other| *other != log);
         drop(self.stdin.take());
         let _ = self.child.wait();

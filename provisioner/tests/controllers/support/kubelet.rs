@@ -154,10 +154,10 @@ impl Kubelet {
     }
 
     async fn hand_over(&self, pod: &Pod, root: &Path) -> Result<SendReport, job::Error> {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), SYSTEM);
         let authority = maps.get("rukpak-ca").await.unwrap().data.unwrap();
-        let (token, ca) = (folder.path().join("token"), folder.path().join("ca.crt"));
+        let (token, ca) = (dir.path().join("token"), dir.path().join("ca.crt"));
         fs::write(&ca, &authority["ca.crt"]).unwrap();
         fs::write(&token, self.token(pod).await).unwrap();
         let spec = pod.spec.as_ref().unwrap();
@@ -186,7 +186,7 @@ impl Kubelet {
             address: to.parse().unwrap(),
             token_file: Some(token),
             ca_file: Some(ca),
-            tries: 5,
+            attempts: 5,
             total: Duration::from_secs(30),
             idle: Duration::from_secs(10),
         };
@@ -213,13 +213,13 @@ impl Kubelet {
 
 /// Writes the files of an image to a directory.
 fn image(content: &Content) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for (path, file) in content.files() {
-        let path = folder.path().join(path);
+        let path = dir.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, &file.bytes).unwrap();
     }
-    folder
+    dir
 }
 
 /// Returns the status of one container.

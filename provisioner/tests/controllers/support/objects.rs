@@ -21,9 +21,9 @@ pub(crate) async fn apply(cluster: &Cluster, object: &Value) {
 }
 
 /// Applies a CRD, and waits until the API server serves it.
-pub(crate) async fn define(cluster: &Cluster, definition: &Value) {
-    apply(cluster, definition).await;
-    let name = definition["metadata"]["name"].as_str().unwrap();
+pub(crate) async fn define(cluster: &Cluster, crd: &Value) {
+    apply(cluster, crd).await;
+    let name = crd["metadata"]["name"].as_str().unwrap();
     cluster.wait_established(name).await.unwrap();
 }
 

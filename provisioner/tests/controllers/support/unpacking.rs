@@ -44,12 +44,12 @@ pub(crate) async fn says(api: &Api<Bundle>, name: &str, reason: &str, text: &str
 }
 
 /// Returns the access to a registry with this CA, with a Docker login if one is given.
-pub(crate) fn trusting(authority: &Authority, login: Option<&str>) -> Access {
+pub(crate) fn trusting(ca: &Authority, login: Option<&str>) -> Access {
     let credentials = login.map(|text| Credentials::from_docker_config(text.as_bytes()).unwrap());
     Access {
         registries: credentials.unwrap_or_default(),
         trust: Trust {
-            roots: authority.pem(),
+            roots: ca.pem(),
             ..Trust::default()
         },
         ..Access::default()

@@ -48,7 +48,7 @@ pub(crate) fn kind_of<K: Resource<DynamicType = ()>>() -> Arc<ApiKind> {
 }
 
 /// Returns the CRD of Tills, in the group of one test.
-pub(crate) fn definition(group: &str) -> Value {
+pub(crate) fn crd(group: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("tills.{group}")},

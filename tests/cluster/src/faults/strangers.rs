@@ -26,12 +26,12 @@ pub(super) struct Stranger {
     pub(super) program: PathBuf,
     args: Vec<OsString>,
     /// The directory of the server's files.
-    pub(super) folder: PathBuf,
+    pub(super) dir: PathBuf,
 }
 
 /// Returns the API server whose keys are in this directory.
-pub(super) fn find(folder: &Path) -> Option<Stranger> {
-    let keys = format!("--cert-dir={}", folder.display());
+pub(super) fn find(dir: &Path) -> Option<Stranger> {
+    let keys = format!("--cert-dir={}", dir.display());
     fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
         let line = fs::read(entry.path().join("cmdline")).ok()?;
         let mut parts = line.split(|byte| *byte == 0).map(OsStr::from_bytes);
@@ -46,7 +46,7 @@ pub(super) fn find(folder: &Path) -> Option<Stranger> {
             process: entry.file_name().to_string_lossy().into_owned(),
             program,
             args,
-            folder: folder.to_owned(),
+            dir: dir.to_owned(),
         })
     })
 }
@@ -71,12 +71,12 @@ impl Stranger {
                 .map_err(|error| error.to_string())
         })
         .await?;
-        let log = self.folder.join(format!("{NAME}.log"));
+        let log = self.dir.join(format!("{NAME}.log"));
         let open = || File::options().append(true).create(true).open(&log);
         let doing = || Error::io(format!("start {}", program.display()));
         Command::new(program)
             .args(&self.args)
-            .current_dir(&self.folder)
+            .current_dir(&self.dir)
             .stdin(Stdio::null())
             .stdout(open().map_err(doing())?)
             .stderr(open().map_err(doing())?)
@@ -113,7 +113,7 @@ impl Stranger {
         result.map_err(|reason| Error::Timeout {
             what: expectation.to_owned(),
             after: TIMEOUT,
-            detail: format!(" ({reason}; its log is in {})", self.folder.display()),
+            detail: format!(" ({reason}; its log is in {})", self.dir.display()),
         })
     }
 }

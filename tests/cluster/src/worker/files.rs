@@ -21,7 +21,7 @@ pub(super) struct Files {
 }
 
 /// Writes all files into the directory of the run.
-pub(super) fn write(folder: &Path, machine: &Path, runtime: &Tools) -> Result<Files> {
+pub(super) fn write(dir: &Path, machine: &Path, runtime: &Tools) -> Result<Files> {
     let save = |path: PathBuf, text: String| {
         let saved = path.parent().map_or(Ok(()), fs::create_dir_all);
         saved
@@ -30,20 +30,20 @@ pub(super) fn write(folder: &Path, machine: &Path, runtime: &Tools) -> Result<Fi
         Ok::<_, Error>(path)
     };
     // JSON is YAML.
-    let json = |name: &str, value: Value| save(folder.join(name), format!("{value:#}\n"));
+    let json = |name: &str, value: Value| save(dir.join(name), format!("{value:#}\n"));
     json("cni/cluster.conflist", cni())?;
     // The default for all registries without a separate configuration.
     let default_hosts = registries(machine).join("_default/hosts.toml");
     save(default_hosts, format!("server = \"http://{REGISTRY}\"\n"))?;
     Ok(Files {
         containerd: save(
-            folder.join("containerd.toml"),
-            containerd(folder, machine, runtime)?,
+            dir.join("containerd.toml"),
+            containerd(dir, machine, runtime)?,
         )?,
-        corefile: save(folder.join("Corefile"), corefile(folder))?,
-        kubelet: json("kubelet.yaml", kubelet(folder, machine))?,
-        proxy: json("kube-proxy.yaml", proxy(folder))?,
-        registry: json("registry.yaml", registry(folder))?,
+        corefile: save(dir.join("Corefile"), corefile(dir))?,
+        kubelet: json("kubelet.yaml", kubelet(dir, machine))?,
+        proxy: json("kube-proxy.yaml", proxy(dir))?,
+        registry: json("registry.yaml", registry(dir))?,
     })
 }
 
@@ -58,8 +58,8 @@ fn cni() -> Value {
     ]})
 }
 
-fn containerd(folder: &Path, machine: &Path, runtime: &Tools) -> Result<String> {
-    let folder = folder.display();
+fn containerd(dir: &Path, machine: &Path, runtime: &Tools) -> Result<String> {
+    let dir = dir.display();
     let plugins = machine::plugins().unwrap_or_default();
     let (runc, shim) = (
         runtime.path("runc")?,
@@ -68,8 +68,8 @@ fn containerd(folder: &Path, machine: &Path, runtime: &Tools) -> Result<String> 
     // Lowering a process's score needs CAP_SYS_RESOURCE, and runc does not report the error.
     Ok(format!(
         r#"version = 3
-root = "{folder}/containerd/root"
-state = "{folder}/containerd/state"
+root = "{dir}/containerd/root"
+state = "{dir}/containerd/state"
 
 [grpc]
 address = "{socket}"
@@ -91,7 +91,7 @@ restrict_oom_score_adj = true
 
 [plugins."io.containerd.cri.v1.runtime".cni]
 bin_dirs = ["{plugins}"]
-conf_dir = "{folder}/cni"
+conf_dir = "{dir}/cni"
 
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
@@ -108,8 +108,8 @@ SystemdCgroup = false
     ))
 }
 
-fn corefile(folder: &Path) -> String {
-    let kubeconfig = folder.join(KUBECONFIG);
+fn corefile(dir: &Path) -> String {
+    let kubeconfig = dir.join(KUBECONFIG);
     format!(
         ".:{DNS_PORT} {{\n\
          \x20   bind {ADDRESS}\n\
@@ -123,8 +123,8 @@ fn corefile(folder: &Path) -> String {
     )
 }
 
-fn kubelet(folder: &Path, machine: &Path) -> Value {
-    let file = |name: &str| folder.join(name).display().to_string();
+fn kubelet(dir: &Path, machine: &Path) -> Value {
+    let file = |name: &str| dir.join(name).display().to_string();
     json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -150,12 +150,12 @@ fn kubelet(folder: &Path, machine: &Path) -> Value {
     })
 }
 
-fn proxy(folder: &Path) -> Value {
+fn proxy(dir: &Path) -> Value {
     json!({
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "bindAddress": ADDRESS,
-        "clientConnection": {"kubeconfig": folder.join(KUBECONFIG)},
+        "clientConnection": {"kubeconfig": dir.join(KUBECONFIG)},
         "clusterCIDR": machine::PODS,
         "conntrack": {"maxPerCore": 0, "min": 0},
         "healthzBindAddress": format!("{ADDRESS}:{PROXY_HEALTH_PORT}"),
@@ -166,11 +166,11 @@ fn proxy(folder: &Path) -> Value {
     })
 }
 
-fn registry(folder: &Path) -> Value {
+fn registry(dir: &Path) -> Value {
     json!({
         "version": "0.1",
         "log": {"level": "info", "accesslog": {"disabled": true}},
-        "storage": {"filesystem": {"rootdirectory": folder.join("registry")}, "delete": {"enabled": true}},
+        "storage": {"filesystem": {"rootdirectory": dir.join("registry")}, "delete": {"enabled": true}},
         "http": {"addr": REGISTRY, "secret": "tests"},
     })
 }

@@ -86,11 +86,11 @@ async fn files_unreadable_by_the_job_are_named() {
     let world = world().await;
     let _flags = CORE_POD.read().await;
     let (name, image) = ("by-node-closed", world.image("by-node-closed:v1.0.0"));
-    let folder = Operator::new("bynodeclosed", "1.0.0").folder();
-    let closed = folder.path().join("manifests/csv.yaml");
+    let dir = Operator::new("bynodeclosed", "1.0.0").dir();
+    let closed = dir.path().join("manifests/csv.yaml");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o600)).unwrap();
     let file = "FROM scratch\nCOPY manifests /manifests\nCOPY metadata /metadata\n";
-    Buildah::new().publish(file, folder.path(), &image, &[]);
+    Buildah::new().publish(file, dir.path(), &image, &[]);
     world.bundle(name, pulled(&image)).await;
     let text = "FileUnreadable: \"/bundle/manifests/csv.yaml\" is not readable by user 65532; make it readable";
     let bundle = wait_unpacked(world, name, "False UnpackFailed", text).await;

@@ -38,12 +38,12 @@ impl Version {
         registry: &str,
         more: &[(&str, Value)],
     ) -> Self {
-        let folder = Operator::new(package, number).folder();
+        let dir = Operator::new(package, number).dir();
         for (name, manifest) in more {
-            let path = folder.path().join("manifests").join(name);
+            let path = dir.path().join("manifests").join(name);
             fs::write(path, manifest.to_string()).unwrap();
         }
-        Self::push(package, number, registry, folder.path())
+        Self::push(package, number, registry, dir.path())
     }
 
     /// Publishes a version whose operator never runs, because its image does not exist.
@@ -53,12 +53,12 @@ impl Version {
             ..Operator::new(package, number)
         };
         let registry = worker::REGISTRY.to_string();
-        Self::push(package, number, &registry, operator.folder().path())
+        Self::push(package, number, &registry, operator.dir().path())
     }
 
-    fn push(package: &'static str, number: &'static str, registry: &str, folder: &Path) -> Self {
+    fn push(package: &'static str, number: &'static str, registry: &str, dir: &Path) -> Self {
         let image = format!("{registry}/bundles/{package}:v{number}");
-        bundle::push(folder, &image, &[]);
+        bundle::push(dir, &image, &[]);
         Self {
             package,
             number,
@@ -74,7 +74,7 @@ impl Version {
 
 /// Writes a catalog of these bundles in channel `stable`. Each bundle replaces the previous one of its package.
 pub(crate) fn write(bundles: &[&Version]) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut packages: Vec<&str> = bundles.iter().map(|bundle| bundle.package).collect();
     packages.dedup();
     let mut texts = Vec::new();
@@ -98,9 +98,9 @@ pub(crate) fn write(bundles: &[&Version]) -> TempDir {
         .chain(images)
         .collect();
     texts.push(rukpak(&args));
-    fs::create_dir(folder.path().join("configs")).unwrap();
-    fs::write(folder.path().join("configs/catalog.json"), texts.join("\n")).unwrap();
-    folder
+    fs::create_dir(dir.path().join("configs")).unwrap();
+    fs::write(dir.path().join("configs/catalog.json"), texts.join("\n")).unwrap();
+    dir
 }
 
 /// Publishes a catalog as an image that names its directory and cannot serve itself.
@@ -109,43 +109,43 @@ pub(crate) fn publish(tag: &str, bundles: &[&Version]) -> String {
 }
 
 /// Publishes a directory whose subdirectory `configs` is the catalog, like [`publish`].
-pub(crate) fn publish_folder(tag: &str, folder: &Path) -> String {
+pub(crate) fn publish_folder(tag: &str, dir: &Path) -> String {
     let file = format!("FROM scratch\nLABEL {FILES}\nCOPY . /\n");
-    publish_file(tag, &file, folder)
+    publish_file(tag, &file, dir)
 }
 
 /// Publishes a directory as the image that a Dockerfile describes.
-fn publish_file(tag: &str, file: &str, folder: &Path) -> String {
+fn publish_file(tag: &str, file: &str, dir: &Path) -> String {
     let image = format!("{}/catalogs/{tag}", worker::REGISTRY);
-    Buildah::new().publish(file, folder, &image, &[]);
+    Buildah::new().publish(file, dir, &image, &[]);
     image
 }
 
 /// Publishes an index that serves itself with the program of the provisioner's image.
 pub(crate) fn publish_serving(tag: &str, bundles: &[&Version]) -> String {
-    let folder = write(bundles);
-    make_servable(folder.path());
+    let dir = write(bundles);
+    make_servable(dir.path());
     let (registry, version) = (worker::REGISTRY, env!("CARGO_PKG_VERSION"));
     let file = format!(
         "FROM {registry}/rukpak/provisioner:v{version}\nLABEL {FILES}\nCOPY . /\n\
          ENTRYPOINT [\"/provisioner\", \"serve\", \"/configs\"]\n"
     );
-    publish_file(tag, &file, folder.path())
+    publish_file(tag, &file, dir.path())
 }
 
 /// Publishes an SQLite database of bundles, in an image that cannot serve it.
 pub(crate) fn publish_database(tag: &str, bundles: &[&Version]) -> String {
-    let folder = database(bundles);
+    let dir = database(bundles);
     let file = format!("FROM scratch\nLABEL {DATABASE}\nCOPY . /\n");
-    publish_file(tag, &file, folder.path())
+    publish_file(tag, &file, dir.path())
 }
 
 /// Publishes an SQLite database of bundles in an image that serves it with opm, as older index images do.
 pub(crate) fn publish_serving_database(tag: &str, bundles: &[&Version]) -> String {
-    let folder = database(bundles);
-    make_servable(folder.path());
-    let opm = opm_command(folder.path());
-    fs::copy(opm.get_program(), folder.path().join("usr/bin/opm")).unwrap();
+    let dir = database(bundles);
+    make_servable(dir.path());
+    let opm = opm_command(dir.path());
+    fs::copy(opm.get_program(), dir.path().join("usr/bin/opm")).unwrap();
     let image = format!("{}/catalogs/{tag}", worker::REGISTRY);
     let buildah = Buildah::new();
     let file = format!(
@@ -153,7 +153,7 @@ pub(crate) fn publish_serving_database(tag: &str, bundles: &[&Version]) -> Strin
          ENTRYPOINT [\"opm\", \"registry\", \"serve\", \"--database\", \"/index.db\"]\n",
         buildah.base(),
     );
-    buildah.publish(&file, folder.path(), &image, &[]);
+    buildah.publish(&file, dir.path(), &image, &[]);
     image
 }
 
@@ -170,29 +170,29 @@ pub(crate) fn publish_tools(name: &str, tools: &[&str]) {
 
 /// Writes an SQLite database of bundles into a directory.
 fn database(bundles: &[&Version]) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let work = tempfile::tempdir().unwrap();
     let images: Vec<&str> = bundles.iter().map(|bundle| bundle.image.as_str()).collect();
     let mut opm = opm_command(work.path());
     let output = opm
         .args(["registry", "add", "--use-http", "--database"])
-        .arg(folder.path().join("index.db"))
+        .arg(dir.path().join("index.db"))
         .args(["--bundle-images", &images.join(",")])
         .output()
         .unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{opm:?}: {error}");
-    folder
+    dir
 }
 
 /// Adds the probe that OLM runs in a catalog's pod, and a writable directory.
-fn make_servable(folder: &Path) {
-    let programs = folder.join("usr/bin");
+fn make_servable(dir: &Path) {
+    let programs = dir.join("usr/bin");
     fs::create_dir_all(&programs).unwrap();
     let probe = "grpc_health_probe";
     fs::copy(built().join(probe), programs.join(probe)).unwrap();
-    let tmp = folder.join("tmp");
+    let tmp = dir.join("tmp");
     fs::create_dir(&tmp).unwrap();
     fs::set_permissions(&tmp, fs::Permissions::from_mode(0o1777)).unwrap();
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
 }

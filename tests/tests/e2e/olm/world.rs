@@ -54,9 +54,9 @@ pub(crate) async fn world() -> &'static World {
             };
             for file in fs::read_dir(built().join("crds")).unwrap() {
                 let bytes = fs::read(file.unwrap().path()).unwrap();
-                let definition: Value = yaml::documents(&bytes).next().unwrap().unwrap();
-                let name = definition["metadata"]["name"].as_str().unwrap().to_owned();
-                world.apply(definition).await;
+                let crd: Value = yaml::documents(&bytes).next().unwrap().unwrap();
+                let name = crd["metadata"]["name"].as_str().unwrap().to_owned();
+                world.apply(crd).await;
                 world.cluster.wait_established(&name).await.unwrap();
             }
             world.install().await;

@@ -52,7 +52,7 @@ pub(crate) enum Command {
 /// Options of an upload.
 #[derive(Debug)]
 pub(crate) struct Unpack {
-    pub(crate) folder: PathBuf,
+    pub(crate) dir: PathBuf,
     pub(crate) options: Options,
     pub(crate) target: Target,
     pub(crate) report: TerminationLog,
@@ -76,9 +76,9 @@ impl fmt::Display for Target {
 
 pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command, lexopt::Error> {
     let mut parser = lexopt::Parser::from_args(arguments);
-    let (mut folder, mut to) = (None, None);
+    let (mut dir, mut to) = (None, None);
     let (mut token_file, mut ca_file) = (None, None);
-    let (mut tries, mut total, mut idle) = (6, 600, 60);
+    let (mut attempts, mut total, mut idle) = (6, 600, 60);
     let mut only: Vec<String> = Vec::new();
     let mut all = false;
     let mut options = Options::default();
@@ -91,13 +91,13 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command
             "help" => return Ok(Command::Help),
             "version" => return Ok(Command::Version),
             "install" => return Ok(Command::Install(parser.value()?.into())),
-            "bundle-dir" => folder = Some(PathBuf::from(parser.value()?)),
+            "bundle-dir" => dir = Some(PathBuf::from(parser.value()?)),
             "to" => to = Some(parser.value()?.string()?),
             "only" => only.push(parser.value()?.string()?),
             "all" => all = true,
             "token-file" => token_file = Some(parser.value()?.into()),
             "ca-file" => ca_file = Some(parser.value()?.into()),
-            "tries" => tries = parser.value()?.parse_with(positive)?,
+            "tries" => attempts = parser.value()?.parse_with(positive)?,
             "timeout" => total = parser.value()?.parse_with(positive)?,
             "idle-timeout" => idle = parser.value()?.parse_with(positive)?,
             "termination-message" => report.file = Some(parser.value()?.into()),
@@ -111,10 +111,10 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command
             _ => return Err(argument.unexpected()),
         }
     }
-    let folder = folder.ok_or("--bundle-dir is missing")?;
+    let dir = dir.ok_or("--bundle-dir is missing")?;
     let to = to.ok_or("--to is missing")?;
     options.select = match (all, only.is_empty()) {
-        (true, false) => return Err("--all and --only exclude each other".into()),
+        (true, false) => return Err("--all and --only cannot be used together".into()),
         (true, true) => Selection::All,
         (false, false) => Selection::Only(only),
         (false, true) => Selection::Only(
@@ -131,7 +131,7 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command
             address,
             token_file,
             ca_file,
-            tries,
+            attempts,
             total: Duration::from_secs(total.into()),
             idle: Duration::from_secs(idle.into()),
         })
@@ -143,7 +143,7 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command
         Target::Stdout
     };
     Ok(Command::Unpack(Box::new(Unpack {
-        folder,
+        dir,
         options,
         target,
         report,
@@ -171,7 +171,7 @@ mod tests {
             "--to -" => "--bundle-dir is missing";
             "--bundle-dir /" => "--to is missing";
             "--bundle-dir / --to x" => "is not a URL with a scheme";
-            "--bundle-dir / --to http://h --all --only a" => "exclude each other";
+            "--bundle-dir / --to http://h --all --only a" => "cannot be used together";
             "--bundle-dir / --to http://h --tries 0" => "above 0";
             "--bundle-dir / --to http://h --max-size 1Ti" => "Ki, Mi, Gi";
             "--bundle-dir / --to http://h extra" => "extra";

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
             println!("unpack {}", env!("CARGO_PKG_VERSION"));
             return ExitCode::SUCCESS;
         }
-        Ok(Command::Install(folder)) => job::install(folder, "unpack").map(|path| {
+        Ok(Command::Install(dir)) => job::install(dir, "unpack").map(|path| {
             report::line(&format!("installed {}", path.display()));
         }),
         Ok(Command::Unpack(unpack)) => run(unpack),
@@ -81,13 +81,13 @@ fn exit_after_signal(report: &TerminationLog, signal: &str, code: i32) -> ! {
 
 async fn upload(unpack: &Unpack) -> Result<(), job::Error> {
     let started = Instant::now();
-    let (folder, options) = (unpack.folder.clone(), unpack.options.clone());
-    let load = blocking(move || Payload::new(&folder, &options)).await?;
+    let (dir, options) = (unpack.dir.clone(), unpack.options.clone());
+    let load = blocking(move || Payload::new(&dir, &options)).await?;
     let load = Arc::new(load);
     report::line(&format!(
         "sending {} files of {} to {}",
         load.files(),
-        unpack.folder.display(),
+        unpack.dir.display(),
         unpack.target
     ));
     let (packed, outcome) = match &unpack.target {
@@ -97,11 +97,11 @@ async fn upload(unpack: &Unpack) -> Result<(), job::Error> {
             (packed, "written".to_owned())
         }
         Target::Receiver(receiver) => {
-            let sent = job::send(&load, receiver, |error, tries, delay| {
-                let (of, delay) = (receiver.tries, delay.as_secs_f32());
+            let sent = job::send(&load, receiver, |error, attempts, delay| {
+                let (of, delay) = (receiver.attempts, delay.as_secs_f32());
                 let error = chain(error);
                 report::line(&format!(
-                    "attempt {tries} of {of} failed; retrying in {delay:.1} s: {error}"
+                    "attempt {attempts} of {of} failed; retrying in {delay:.1} s: {error}"
                 ));
             });
             let sent = sent.await?;

@@ -83,7 +83,7 @@ async fn run(
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()
-        .map_err(|error| Failure::Start(format!("cannot be started ({error})")))?;
+        .map_err(|error| Failure::Start(format!("failed to start ({error})")))?;
     let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(Failure::Answer(
             "has no standard input and output".to_owned(),
@@ -95,14 +95,14 @@ async fn run(
         drop(stdin);
         let mut answer = Vec::new();
         let read = stdout.take(MAX_ANSWER + 1).read_to_end(&mut answer).await;
-        read.map_err(|error| format!("cannot be read ({error})"))?;
+        read.map_err(|error| format!("failed to return its output ({error})"))?;
         if answer.len() as u64 > MAX_ANSWER {
             return Err(format!("returned more than {MAX_ANSWER} bytes"));
         }
         let status = child
             .wait()
             .await
-            .map_err(|error| format!("cannot be waited for ({error})"))?;
+            .map_err(|error| format!("has an unknown exit status ({error})"))?;
         Ok((status, answer))
     };
     let result = timeout(limit, talk).await;
@@ -127,8 +127,8 @@ fn parse_response(status: ExitStatus, answer: &[u8]) -> Result<Option<Credential
             format!("failed with {status} ({excerpt})")
         });
     }
-    let answer: Answer =
-        serde_json::from_slice(answer).map_err(|_| "returned no Username and Secret".to_owned())?;
+    let answer: Answer = serde_json::from_slice(answer)
+        .map_err(|_| "returned no JSON with Username and Secret".to_owned())?;
     if [&answer.username, &answer.secret]
         .iter()
         .any(|text| text.chars().any(char::is_control))
@@ -179,7 +179,7 @@ mod tests {
         assert_each!(|script, problem| answer(script).await.unwrap_err() => has problem;
             "printf 'the keychain is\\nlocked'; exit 3" => "failed with exit status: 3 (the keychain is";
             "exit 3" => "failed with exit status: 3";
-            "echo no" => "returned no Username and Secret";
+            "echo no" => "returned no JSON with Username and Secret";
             "exec sleep 30" => "took longer";
             "exec cat /dev/zero" => "more than 65536 bytes";
             r#"printf '{"Username": "a", "Secret": "b\\n"}'"# => "control characters";

@@ -42,8 +42,8 @@ impl ReferenceReader<'_> {
         render: &mut Render,
     ) -> anyhow::Result<()> {
         match self.classify(source, text)? {
-            ReferenceKind::Folder(path) => {
-                render.catalog(catalog::Source::Folder(path), &self.limits.into())?;
+            ReferenceKind::Directory(path) => {
+                render.catalog(catalog::Source::Directory(path), &self.limits.into())?;
             }
             ReferenceKind::Catalog(found) => return self.catalog(&found, text, render),
             ReferenceKind::Bundle { tree, is_image } => {
@@ -67,7 +67,9 @@ impl ReferenceReader<'_> {
         level: Level,
     ) -> anyhow::Result<Bundle> {
         let ReferenceKind::Bundle { tree, .. } = self.classify(source, text)? else {
-            bail!("it is a catalog, but templates can contain only bundles; use a bundle");
+            bail!(
+                "the reference is a catalog, but templates can contain only bundles; use a bundle"
+            );
         };
         let mut warnings = Vec::new();
         let image = self.image(source, text);
@@ -81,7 +83,7 @@ impl ReferenceReader<'_> {
         let limits = self.limits.into();
         match source.path() {
             Some(path) if path.is_dir() && !is_bundle(path) => {
-                return Ok(ReferenceKind::Folder(path));
+                return Ok(ReferenceKind::Directory(path));
             }
             Some(path) if is_database(path) => {
                 let found = CatalogFiles::open(path, &limits);
@@ -152,7 +154,7 @@ impl ReferenceReader<'_> {
 /// Content of a reference.
 enum ReferenceKind<'a> {
     /// Directory with a catalog, which is read in place.
-    Folder(&'a Path),
+    Directory(&'a Path),
     Catalog(CatalogFiles),
     Bundle {
         tree: Tree,

@@ -65,7 +65,7 @@ pub(in crate::commands::run_bundle) async fn cleanup(
         message::note("Skipping CRD deletion");
         CrdDeletionPolicy::Retain
     };
-    let crds = retained::definitions(cluster, &instance).await;
+    let crds = retained::crds(cluster, &instance).await;
     let namespaces = retained::namespaces(&instance);
     let preview = retained::preview(Cascade::Background, policy, &crds, &namespaces);
     for line in &preview {

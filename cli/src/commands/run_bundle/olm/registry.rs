@@ -109,7 +109,7 @@ pub(super) async fn update_source(
     let name = text(read, &["metadata", "name"]).unwrap_or_default();
     if let Some(key) = objects::templates(read).next() {
         message::warning(&format!(
-            "CatalogSource {name} no longer follows its annotation {key}, which is removed; a pod now serves its catalog"
+            "annotation {key} of CatalogSource {name} is removed because a pod now serves the catalog"
         ));
     }
     let update = patch_source(task.cluster, namespace, read, served, history, secret);

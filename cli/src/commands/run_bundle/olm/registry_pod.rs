@@ -322,20 +322,20 @@ mod tests {
             &list[0]
         };
         let (unpacks, serves) = (only("initContainers"), only("containers"));
-        let folder = "/tide-catalog-configs";
+        let dir = "/tide-catalog-configs";
         let script = "for part in /compressed/*.gz; do name=${part##*/}; \
                       gzip -d -c <\"$part\" >\"/tide-catalog-configs/${name%.gz}\" || exit 1; done";
         for (container, field, expected) in ::tests::rows![
             unpacks, "command" => json!(["sh", "-c", script]);
             unpacks, "volumeMounts" => json!([
-                {"name": "parts", "mountPath": "/compressed", "readOnly": true}, {"name": "catalog", "mountPath": folder},
+                {"name": "parts", "mountPath": "/compressed", "readOnly": true}, {"name": "catalog", "mountPath": dir},
             ]);
             // The entrypoint of the image is used because opm's image has no shell.
             serves, "command" => json!(null);
-            serves, "args" => json!(["serve", folder, "-p", "50051"]);
+            serves, "args" => json!(["serve", dir, "-p", "50051"]);
             // The cache is in the temporary directory, and the compressed parts are not in the served directory.
             serves, "volumeMounts" => json!([
-                {"name": "catalog", "mountPath": folder, "readOnly": true}, {"name": "tmp", "mountPath": "/tmp"},
+                {"name": "catalog", "mountPath": dir, "readOnly": true}, {"name": "tmp", "mountPath": "/tmp"},
             ]);
         ] {
             assert_eq!(container[field], expected, "{field}");

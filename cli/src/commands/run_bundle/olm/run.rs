@@ -230,7 +230,9 @@ async fn read_state(
         ));
     }
     if source.is_some() {
-        message::note(&format!("CatalogSource {name} already exists and is used"));
+        message::note(&format!(
+            "CatalogSource {name} already exists and is reused"
+        ));
     }
     Ok(ExistingObjects {
         subscription: subscription.map(str::to_owned),

@@ -97,7 +97,7 @@ fn sets_of_a_source_are_merged_into_one_rule() {
         rule_lines(&mirrors) => ["quay.io/org blocked b.example@ c.example/x@ t.example:"];
         problems.len() => 1;
         problems[0].source => Source::ImageTagMirrorSet;
-        problems[0].text.contains("make mirrorSourcePolicy consistent") => true, "{problems:?}";
+        problems[0].text.contains("use the same value in all of them") => true, "{problems:?}";
     }
 }
 
@@ -185,7 +185,7 @@ fn invalid_entries_are_skipped_and_reported() {
         "the source of a mirror set is ignored: \"https://quay.io\"",
         "a mirror of \"quay.io\" is ignored: \"*.b\"",
         "a mirror of \"quay.io\" is ignored: \"Bad Place\"",
-        "source \"ghcr.io\" must never be contacted, but is one of its own mirrors",
+        "source \"ghcr.io\" must not be contacted (NeverContactSource) but is listed as its own mirror",
         "a mirror of \"gcr.io\" is ignored",
         "spec.registrySources.insecureRegistries is ignored: \"org\"",
         "insecureRegistries is ignored: \"*.a/b\"",

@@ -41,8 +41,8 @@ fn secret(json: &str) -> (Source, DynamicObject) {
     (Source::PullSecret, object("pull-secret", data))
 }
 
-fn all_sources(authority: &Authority) -> Vec<(Source, DynamicObject)> {
-    let pem = authority.pem();
+fn all_sources(ca: &Authority) -> Vec<(Source, DynamicObject)> {
+    let pem = ca.pem();
     let mirrors = |field: &str, source: &str| {
         let entries = json!([{"source": source, "mirrors": ["m.example"]}]);
         object(source, json!({"spec": {field: entries}}))
@@ -67,14 +67,14 @@ fn all_sources(authority: &Authority) -> Vec<(Source, DynamicObject)> {
 
 #[test]
 fn cluster_configuration_is_applied() {
-    let authority = Authority::new("lab");
-    let (configuration, problems) = read(all_sources(&authority));
+    let ca = Authority::new("lab");
+    let (configuration, problems) = read(all_sources(&ca));
     assert_eq!(problems, [""; 0]);
     let sources = configuration.mirrors.rules().iter();
     let sources: Vec<_> = sources.map(|rule| rule.source.as_str()).collect();
     assert_rows!(sources => ["a.example", "b.example", "c.example", "d.example"]);
-    assert_eq!(configuration.roots, authority.pem());
-    assert_rows!(configuration.authorities.keys().collect::<Vec<_>>() => ["r.example:5000", "s.example"]);
+    assert_eq!(configuration.roots, ca.pem());
+    assert_rows!(configuration.cas.keys().collect::<Vec<_>>() => ["r.example:5000", "s.example"]);
     let proxies = Proxies::of_cluster("http://proxy:3128", "", ".svc");
     assert_eq!(configuration.proxies, Some(proxies));
     assert!(configuration.credentials.names("quay.io", "app"));
@@ -85,8 +85,8 @@ fn cluster_configuration_is_applied() {
 
 #[test]
 fn flags_precede_the_cluster_configuration() {
-    let authority = Authority::new("lab");
-    let (configuration, _) = read(all_sources(&authority));
+    let ca = Authority::new("lab");
+    let (configuration, _) = read(all_sources(&ca));
     let own = "[[registry]]\nlocation = \"a.example\"\nblocked = true\n";
     let own = Mirrors::from_registries_conf(own).unwrap();
     let proxies = Proxies::of_cluster("http://mine:1", "", "");
@@ -113,25 +113,26 @@ fn ca_config_map_is_the_one_that_the_cluster_names() {
 
 #[test]
 fn unusable_configuration_is_skipped_and_reported() {
-    let authority = Authority::new("lab");
-    let good = authority.pem();
+    let ca = Authority::new("lab");
+    let good = ca.pem();
     let half = format!("{good}\n{BEGIN}\nbm90IG9uZQ==\n{END}\n");
     let named_ca = || image(json!({"additionalTrustedCA": {"name": "cas"}}));
     let trusting = || proxy(json!({"trustedCA": {"name": "cas"}}), json!({}));
     for (all, problem) in ::tests::rows![
-        vec![image(json!({"registrySources": {"allowedRegistries": "quay.io"}}))] => "Image cluster: its spec is invalid and ignored";
+        vec![image(json!({"registrySources": {"allowedRegistries": "quay.io"}}))] => "Image cluster: spec is invalid \
+                                                                                      and ignored";
         vec![(Source::ImageDigestMirrorSet, object("odd", json!({"spec": {"imageDigestMirrors": [7]}})))]
-            => "ImageDigestMirrorSet odd: its spec is invalid and ignored";
+            => "ImageDigestMirrorSet odd: spec is invalid and ignored";
         vec![(Source::ImageTagMirrorSet, object("new", json!({"spec": {"imageTagMirrors": [
             {"source": "a.b", "mirrorSourcePolicy": "Sometimes"}]}})))]
-            => "ImageTagMirrorSet new: its spec is invalid and ignored";
-        vec![proxy(json!({}), json!({"httpProxy": 1}))] => "Proxy cluster: its status is invalid and ignored";
+            => "ImageTagMirrorSet new: spec is invalid and ignored";
+        vec![proxy(json!({}), json!({"httpProxy": 1}))] => "Proxy cluster: status is invalid and ignored";
         vec![trusting(), (Source::ProxyAuthorities, object("cas", json!({"data": {"ca.crt": good}})))]
             => "ProxyAuthorities cas: ConfigMap or its key \"ca-bundle.crt\" not found";
         vec![trusting(), (Source::ProxyAuthorities, object("cas", json!({"data": {CA_BUNDLE: "none"}})))]
-            => "\"ca-bundle.crt\" contains invalid PEM certificates, which are ignored; 0 are used";
+            => "\"ca-bundle.crt\" contains invalid PEM certificates, which are ignored (valid certificates in use: 0)";
         vec![named_ca(), (Source::ImageAuthorities, object("cas", json!({"data": {"r.example": half}})))]
-            => "\"r.example\" contains invalid PEM certificates, which are ignored; 1 are used";
+            => "\"r.example\" contains invalid PEM certificates, which are ignored (valid certificates in use: 1)";
         vec![secret("{")] => "PullSecret pull-secret: the registry credentials are not JSON";
         vec![(Source::PullSecret, object("pull-secret", json!({"data": {}})))] => "key \".dockerconfigjson\" is missing";
     ] {
@@ -149,8 +150,8 @@ fn unusable_configuration_is_skipped_and_reported() {
 
 #[test]
 fn malformed_object_does_not_affect_others() {
-    let authority = Authority::new("lab");
-    let mut all = all_sources(&authority);
+    let ca = Authority::new("lab");
+    let mut all = all_sources(&ca);
     let odd = object("odd", json!({"spec": {"imageDigestMirrors": "x"}}));
     all.push((Source::ImageDigestMirrorSet, odd));
     let (configuration, problems) = read(all);

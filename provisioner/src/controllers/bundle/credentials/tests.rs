@@ -119,12 +119,12 @@ fn cluster_credentials_are_sent_only_to_verified_servers() {
     let own = br#"{"auths": {"own.example": {"auth": "bWU6aHVzaA=="}}}"#;
     let type_ = "kubernetes.io/dockerconfigjson";
     let own = secret(type_, &[(".dockerconfigjson", own)]);
-    let authority = ::tests::Authority::new("registry").pem();
+    let ca = ::tests::Authority::new("registry").pem();
     for (image, secret, is_sent) in ::tests::rows![
         json!({"ref": "r"}), None => (true, false);
         json!({"ref": "r"}), Some(&own) => (true, true);
         json!({"ref": "r", "insecureSkipTLSVerify": true}), None => (false, false);
-        json!({"ref": "r", "certificateData": authority}), Some(&own) => (false, true);
+        json!({"ref": "r", "certificateData": ca}), Some(&own) => (false, true);
     ] {
         let spec = json!({"type": "image", "image": image});
         let spec: BundleSource = serde_json::from_value(spec).unwrap();

@@ -59,9 +59,9 @@ impl Index {
     pub(super) fn read(map: &ConfigMap) -> Result<Self, String> {
         let text = |key: &str| {
             let value = map.data.as_ref().and_then(|data| data.get(key));
-            value.ok_or_else(|| format!("ConfigMap {} has no {key:?}", map.name_any()))
+            value.ok_or_else(|| format!("ConfigMap {} has no key {key:?}", map.name_any()))
         };
-        let invalid = |key: &str| format!("{key:?} of ConfigMap {} is invalid", map.name_any());
+        let invalid = |key: &str| format!("key {key:?} of ConfigMap {} is invalid", map.name_any());
         let digest = |key| text(key)?.parse().map_err(|_| invalid(key));
         let number = |key| text(key)?.parse::<usize>().map_err(|_| invalid(key));
         let index = Self {

@@ -75,7 +75,7 @@ pub enum Error {
         bundle: String,
     },
     /// The content store failed.
-    #[error("failed to use the store for the upload of Bundle {bundle}")]
+    #[error("failed to read or write the upload of Bundle {bundle} in the content store")]
     Store {
         /// Name of the Bundle.
         bundle: String,

@@ -187,8 +187,8 @@ mod tests {
 
     #[test]
     fn template_with_a_new_value_keeps_the_former_content() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = DigestCache::new(folder.path());
+        let dir = tempfile::tempdir().unwrap();
+        let cache = DigestCache::new(dir.path());
         let named = |image, template| ImageSelector {
             image,
             template: Some(template),
@@ -197,7 +197,7 @@ mod tests {
         let one = Digest::sha256(b"one");
         let template = "r/c:v{kube_major_version}.{kube_minor_version}\n";
         cache.put("u1", named(minor, template), Some(one)).unwrap();
-        let again = DigestCache::new(folder.path());
+        let again = DigestCache::new(dir.path());
         let expected_content = Some((one, minor.to_owned()));
         for (uid, named, expected) in [
             ("u1", named(minor, template), &expected_content),
@@ -219,8 +219,8 @@ mod tests {
 
     #[test]
     fn last_image_of_a_template_is_recorded_before_it_is_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = DigestCache::new(folder.path());
+        let dir = tempfile::tempdir().unwrap();
+        let cache = DigestCache::new(dir.path());
         let named = |image| ImageSelector {
             image,
             template: Some("r/c:{platform_architecture}"),
@@ -252,13 +252,13 @@ mod tests {
     // parity: serve-5
     #[test]
     fn each_catalog_source_has_its_own_content_for_its_own_image() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = DigestCache::new(folder.path());
+        let dir = tempfile::tempdir().unwrap();
+        let cache = DigestCache::new(dir.path());
         assert_eq!(digest(&cache, "u1", IMAGE), None);
         let (one, two) = (Digest::sha256(b"one"), Digest::sha256(b"two"));
         cache.put("u1", plain(IMAGE), Some(one)).unwrap();
         cache.put("../u2", plain(IMAGE), Some(two)).unwrap();
-        let again = DigestCache::new(folder.path());
+        let again = DigestCache::new(dir.path());
         assert_eq!(digest(&again, "u1", IMAGE), Some(one));
         assert_eq!(digest(&again, "../u2", IMAGE), Some(two));
         let next = "example.com/catalog:v2";
@@ -270,13 +270,13 @@ mod tests {
         again.forget("u1");
         again.forget("u1");
         assert_eq!(digest(&again, "u1", next), None);
-        assert_rows!(fs::read_dir(folder.path()).unwrap().count() => 1, "all in one folder");
+        assert_rows!(fs::read_dir(dir.path()).unwrap().count() => 1, "all in one folder");
     }
 
     #[test]
     fn corrupt_records_are_ignored_and_old_ones_evicted() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = DigestCache::new(folder.path());
+        let dir = tempfile::tempdir().unwrap();
+        let cache = DigestCache::new(dir.path());
         let content = Digest::sha256(b"one");
         cache.put("u1", plain(IMAGE), Some(content)).unwrap();
         let whole = format!("{content}\n{IMAGE}\n");

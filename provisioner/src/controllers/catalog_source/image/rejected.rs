@@ -83,7 +83,7 @@ fn is_of_content(error: &unpacker::Error) -> bool {
 }
 
 fn is_of_catalog(error: &catalog::Error) -> bool {
-    !matches!(error, catalog::Error::Folder { .. })
+    !matches!(error, catalog::Error::Directory { .. })
 }
 
 /// Reports whether the cause is the content of the catalog.
@@ -131,15 +131,15 @@ mod tests {
             empty() => true;
             Error::Rejected("no".to_owned()) => true;
             catalog::Error::TooLarge { limit: 1, unit: "bytes" }.into() => true;
-            catalog::Error::Folder { path: path.clone(), source: full() }.into() => false;
+            catalog::Error::Directory { path: path.clone(), source: full() }.into() => false;
             unpacker::Error::TooLong { limit: 1 }.into() => true;
             within(unpacker::Error::TooLong { limit: 1 }).into() => true;
             unpacker::Error::Timeout { what: "a".to_owned(), total }.into() => false;
-            within(unpacker::Error::Spool { folder: path.clone(), source: full() }).into() => false;
+            within(unpacker::Error::Spool { directory: path.clone(), source: full() }).into() => false;
             unpacker::Error::Empty.into() => false;
             registry_server::Error::Empty { left_out: None }.into() => true;
             serving(catalog::Error::TooLarge { limit: 1, unit: "bytes" }.into()) => true;
-            serving(catalog::Error::Folder { path: path.clone(), source: full() }.into()) => false;
+            serving(catalog::Error::Directory { path: path.clone(), source: full() }.into()) => false;
             serving(registry::StoreError::Damaged { path: path.clone(), problem: "its index lies outside the file" }.into()) => true;
             serving(registry::StoreError::TooLarge { most: 1 }.into()) => true;
             serving(registry::StoreError::File { action: "write", path, source: full() }.into()) => false;

@@ -58,8 +58,8 @@ fn catalog_is_read_from_its_server_or_after_a_delay_from_image() {
         &by_image, &ready, false, 0 => image("r/c:v1", None);
         &by_address, &ready, false, 0 => served("b:50051");
         &by_address, &ready, true, 0 => served("a.svc:50051");
-        &by_image, &none, true, 0 => wait("OLM does not serve it yet", 180);
-        &by_image, &starting, true, 100 => wait("OLM does not serve it yet: the pod is pulled", 80);
+        &by_image, &none, true, 0 => wait("OLM does not serve the catalog yet", 180);
+        &by_image, &starting, true, 100 => wait("OLM does not serve the catalog yet: the pod is pulled", 80);
         &by_image, &starting, true, 180 => image("r/c:v1", None);
         &by_address, &none, false, 0 => served("b:50051");
         &by_address, &none, true, 0 => served("b:50051");

@@ -210,7 +210,7 @@ struct WatchOutage {
     has_worked: bool,
     /// Time of the first failure since the watch last worked.
     since: Option<Instant>,
-    pauses: WatchBackoff,
+    backoff: WatchBackoff,
 }
 
 // === impl Outage ===
@@ -233,7 +233,7 @@ impl WatchOutage {
     /// Returns the delay before the next attempt.
     fn retry_delay(&mut self, error: &watcher::Error) -> Duration {
         let is_refused = code(error).is_some_and(is_refusal);
-        self.pauses.after(is_refused)
+        self.backoff.after(is_refused)
     }
 }
 

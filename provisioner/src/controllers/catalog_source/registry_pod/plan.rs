@@ -301,7 +301,7 @@ impl PlanBuilder {
             .filter(|pod| pod.hash == hash)
             .max_by_key(|pod| pod.since);
         if let Some(failed) = failed {
-            self.trouble = Some(format!("pod {} has ended: {}", failed.name, failed.phase));
+            self.trouble = Some(format!("pod {} terminated: {}", failed.name, failed.phase));
             let remaining = failed
                 .age(now)
                 .and_then(|age| REPLACE_DELAY.checked_sub(age));

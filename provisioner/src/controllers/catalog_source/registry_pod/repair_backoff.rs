@@ -58,17 +58,17 @@ mod tests {
         // The objects are created, and the first repair follows at once.
         pace.record_write(now);
         assert_eq!(pace.remaining_delay(now), SETTLE_DELAY);
-        let mut pauses = Vec::new();
+        let mut delays = Vec::new();
         for _ in 0..8 {
             now += pace.remaining_delay(now);
             pace.record_write(now);
-            pauses.push(pace.remaining_delay(now).as_secs_f64());
+            delays.push(pace.remaining_delay(now).as_secs_f64());
         }
-        for (pause, expected) in pauses
+        for (delay, expected) in delays
             .iter()
             .zip([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0])
         {
-            assert!((pause / expected - 1.0).abs() < 0.11, "{pauses:?}");
+            assert!((delay / expected - 1.0).abs() < 0.11, "{delays:?}");
         }
         // After the delay, a change without a repair is reconciled soon.
         now += pace.remaining_delay(now);

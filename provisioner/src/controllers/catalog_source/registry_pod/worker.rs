@@ -83,7 +83,7 @@ pub async fn follow(
         tokio::select! {
             () = sleep(delay) => {}
             () = following.annotations_changed() => {}
-            () = pods.changed() => sleep(following.pace.remaining_delay(Instant::now())).await,
+            () = pods.changed() => sleep(following.repair_backoff.remaining_delay(Instant::now())).await,
         }
     }
 }
@@ -115,7 +115,7 @@ struct RegistryPodWorker<'a> {
     /// Digest of the image that is being served.
     digest: Option<String>,
     backoff: ServerBackoff,
-    pace: RepairBackoff,
+    repair_backoff: RepairBackoff,
 }
 
 // === impl RegistryPodWorker ===
@@ -135,7 +135,7 @@ impl<'a> RegistryPodWorker<'a> {
             asked: last_check,
             digest: None,
             backoff: ServerBackoff::default(),
-            pace: RepairBackoff::default(),
+            repair_backoff: RepairBackoff::default(),
         }
     }
 
@@ -205,7 +205,7 @@ impl<'a> RegistryPodWorker<'a> {
         let mut has_written = false;
         let result = reconcile(&ctx.client, &desired, &around, asks, now, &mut has_written).await;
         if has_written {
-            self.pace.record_write(Instant::now());
+            self.repair_backoff.record_write(Instant::now());
         }
         let mut pod_state = result?;
         pod_state.asked |= is_same;

@@ -61,10 +61,10 @@ pub enum Error {
         source: io::Error,
     },
     /// Creating the directory for the store files failed.
-    #[error("failed to create directory {}; check that it is writable and has free space", folder.display())]
-    Folder {
+    #[error("failed to create directory {}; check that it is writable and has free space", directory.display())]
+    Directory {
         /// Path of the directory.
-        folder: PathBuf,
+        directory: PathBuf,
         /// Error of the file system.
         #[source]
         source: io::Error,

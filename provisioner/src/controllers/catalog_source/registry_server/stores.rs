@@ -216,8 +216,8 @@ fn make(
         ..Limits::default()
     };
     let began = Instant::now();
-    let folder_failed = |source: io::Error| Error::Folder {
-        folder: directory.to_owned(),
+    let folder_failed = |source: io::Error| Error::Directory {
+        directory: directory.to_owned(),
         source,
     };
     fs::create_dir_all(directory).map_err(folder_failed)?;
@@ -237,7 +237,10 @@ fn make(
         });
     }
     let (packages, milliseconds) = (store.packages(), began.elapsed().as_millis());
-    info!(packages, built, milliseconds, "a catalog can be served");
+    info!(
+        packages,
+        built, milliseconds, "a catalog is ready to be served"
+    );
     for left_out in store.skipped().iter().take(20) {
         let left_out: String = left_out.chars().take(MAX_FINDING_LEN).collect();
         warn!(left_out, "a part of a catalog is not served");

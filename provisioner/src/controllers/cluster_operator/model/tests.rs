@@ -235,8 +235,8 @@ fn transition_times_change_only_with_the_status() {
 #[test]
 fn edited_status_is_repaired() {
     let operators = [good("a")];
-    let right = written(None, &input(&operators, 1));
-    let mut edited = right.clone();
+    let status_before = written(None, &input(&operators, 1));
+    let mut edited = status_before.clone();
     edited.conditions[0].status = "False".into();
     edited.conditions[1].reason = None;
     edited.conditions.remove(2);
@@ -249,11 +249,11 @@ fn edited_status_is_repaired() {
         brief(&status) => "T F F";
         status.conditions.len() => 4;
         reported(&status, "Progressing").1 => "AsExpected";
-        (status.versions, status.related_objects) => (right.versions.clone(), right.related_objects.clone());
+        (status.versions, status.related_objects) => (status_before.versions.clone(), status_before.related_objects.clone());
     }
     // Foreign conditions are kept.
-    let mut foreign = right.clone();
-    foreign.conditions.push(right.conditions[0].clone());
+    let mut foreign = status_before.clone();
+    foreign.conditions.push(status_before.conditions[0].clone());
     foreign.conditions[4].type_ = "EvaluationConditionsDetected".into();
     assert_rows!(written(Some(&foreign), &input(&operators, 9)) => foreign);
 }

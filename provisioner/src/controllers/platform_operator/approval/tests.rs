@@ -42,7 +42,7 @@ impl Case {
         let mut input = Input {
             approval: UpgradeApproval::WithCluster,
             approved_version: None,
-            rights: RightsApproval::Automatic,
+            permissions: RightsApproval::Automatic,
             approved_rights: None,
             installed: Some(&self.installed),
             cluster: self.cluster,
@@ -197,11 +197,11 @@ fn manual_policy_upgrades_up_to_the_approved_version() {
 fn manual_rights_approval_waits_for_the_digest() {
     let digest = "sha256:abc";
     let these = PermissionChange::Digest(digest);
-    let decided = |next, rights, gains, approved| {
+    let decided = |next, permissions, gains, approved| {
         let case = with!(Case::on("4.12", next) => gains: gains);
-        case.decide(|input| (input.rights, input.approved_rights) = (rights, approved))
+        case.decide(|input| (input.permissions, input.approved_rights) = (permissions, approved))
     };
-    for (rights, gains, approved, expected) in ::tests::rows![
+    for (permissions, gains, approved, expected) in ::tests::rows![
         RightsApproval::Automatic, these, None => "go";
         // The permissions are not checked unless the policy requires it.
         RightsApproval::Automatic, PermissionChange::NotChecked, None => "go";
@@ -214,8 +214,8 @@ fn manual_rights_approval_waits_for_the_digest() {
         RightsApproval::Manual, these, Some("sha256:other") => reason::RIGHTS;
         RightsApproval::Manual, these, Some(digest) => "go";
     ] {
-        let decision = decided("1.2.1", rights, gains, approved);
-        assert_rows!(brief(&decision).0 => expected, "{rights:?} {gains:?} {approved:?}");
+        let decision = decided("1.2.1", permissions, gains, approved);
+        assert_rows!(brief(&decision).0 => expected, "{permissions:?} {gains:?} {approved:?}");
         if let ApprovalDecision::Wait { message, .. } = decision.step {
             assert_rows!(message.ends_with("set spec.approvedRights: sha256:abc") => true, "{message}");
         }
@@ -243,10 +243,10 @@ fn long_rights_are_counted_and_the_digest_covers_all() {
             digest: "sha256:abc".into(),
             lines: (0..count).map(|n| format!("line {n}")).collect(),
         };
-        let rights = listed(&gained);
-        assert_eq!(rights.rules.len(), listed_);
-        assert_eq!(rights.rules.last().unwrap(), last);
-        assert_eq!(rights.digest, "sha256:abc");
+        let permissions = listed(&gained);
+        assert_eq!(permissions.rules.len(), listed_);
+        assert_eq!(permissions.rules.last().unwrap(), last);
+        assert_eq!(permissions.digest, "sha256:abc");
     }
     assert_rows! {
         listed(&PermissionDiff { digest: String::new(), lines: vec!["ä".repeat(100_000)] }).rules[0].len() <= limits::LINE as usize

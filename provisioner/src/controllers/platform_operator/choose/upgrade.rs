@@ -1,6 +1,6 @@
 //! Decides about an operator without a package conflict, from the offers of the catalogs.
 
-mod approve;
+mod approval_input;
 mod recreate;
 mod retain;
 
@@ -53,7 +53,7 @@ impl UpgradeChooser<'_> {
             Outcome::Install(choice) => self.install(choice, &decision),
             Outcome::Upgrade(choice) => self.upgrade(choice, &decision),
             Outcome::NoUpgrade(why) => self.no_upgrade(why, &decision),
-            Outcome::NoCandidate(why) => self.nothing_to_install(why, &decision),
+            Outcome::NoCandidate(why) => self.without_candidate(why, &decision),
         };
         plan.warnings.extend(self.warnings(&plan.act, decision));
         plan
@@ -199,7 +199,7 @@ impl UpgradeChooser<'_> {
     }
 
     /// Plans for an operator that is not installed and has no eligible bundle.
-    fn nothing_to_install(&self, why: &str, decision: &Decision) -> OperatorPlan {
+    fn without_candidate(&self, why: &str, decision: &Decision) -> OperatorPlan {
         if let Some(catalog) = Self::pending(decision) {
             let why = format!("catalog {catalog} has not been read yet");
             return super::retain_or_refuse(self.current, reason::INSTALL_PENDING, &why);
@@ -265,7 +265,7 @@ impl UpgradeChooser<'_> {
             plan.next = waits("the installed bundle is not healthy yet; upgrades wait until it is");
             return plan;
         }
-        let (decided, rights) = self.step(choice);
+        let (decided, permissions) = self.step(choice);
         match decided.step {
             ApprovalDecision::Wait { message, .. } => {
                 let mut plan = self
@@ -273,13 +273,13 @@ impl UpgradeChooser<'_> {
                     .unwrap_or_else(|| self.retain_choice(&message));
                 plan.keep = plan.keep.or(decided.keep);
                 plan.next = waits(&message);
-                plan.new_rights = rights;
+                plan.new_rights = permissions;
                 plan
             }
             ApprovalDecision::CheckPermissions => OperatorPlan::only(check_permissions(choice)),
             ApprovalDecision::Upgrade(why) => OperatorPlan {
                 keep: decided.keep,
-                new_rights: rights,
+                new_rights: permissions,
                 ..OperatorPlan::have(self.approved(choice, decision, &why))
             },
             ApprovalDecision::NoChange => self.retain_choice("no upgrade available"),

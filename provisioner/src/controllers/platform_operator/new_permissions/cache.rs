@@ -30,7 +30,7 @@ pub(super) struct PermissionQuery {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PermissionResult {
     /// New permissions of the bundle, if any.
-    pub(crate) rights: Option<NewRights>,
+    pub(crate) permissions: Option<NewRights>,
     /// Image by digest, which the requested reference pointed to.
     pub(crate) image: String,
 }
@@ -167,9 +167,9 @@ mod tests {
         }
     }
 
-    fn looked(rights: Option<NewRights>) -> PermissionResult {
+    fn looked(permissions: Option<NewRights>) -> PermissionResult {
         PermissionResult {
-            rights,
+            permissions,
             image: "r/tide@sha256:1".to_owned(),
         }
     }

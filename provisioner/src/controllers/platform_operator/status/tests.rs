@@ -222,8 +222,8 @@ fn known_facts_survive_failures() {
         .unwrap();
     assert_eq!((next.version.as_str(), next.why.len()), ("1.0.1", 0));
     // The next bundle is that of the current plan.
-    let (next, rights) = (Some(NextBundle::default()), Some(NewRights::default()));
-    let waiting = with!(have("1.0.0") => next: next, new_rights: rights);
+    let (next, permissions) = (Some(NextBundle::default()), Some(NewRights::default()));
+    let waiting = with!(have("1.0.0") => next: next, new_rights: permissions);
     let waiting = later(&waiting, Some(&installed_status));
     assert_eq!(waiting.next_available, Some(NextBundle::default()));
     assert_eq!(waiting.new_rights, Some(NewRights::default()));

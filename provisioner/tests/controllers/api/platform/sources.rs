@@ -17,7 +17,7 @@ pub(in crate::api) fn source(name: &str, spec: &Value) -> Value {
 const GROUP: &str = "stored.example.com";
 
 /// Returns the CRD under another name, with the rules or without them, as in earlier versions.
-fn definition(with_rules: bool) -> Value {
+fn crd(with_rules: bool) -> Value {
     let all = crds::optional_crds();
     let crd = all
         .iter()
@@ -84,7 +84,7 @@ fn offenders() -> [(&'static str, Value, Value); 16] {
 // parity: source-10, source-11
 #[tokio::test]
 async fn stored_invalid_sources_stay_writable() {
-    define(&definition(false)).await;
+    define(&crd(false)).await;
     let stored = |name: &str, spec: &Value| {
         let mut object = source(name, spec);
         object["apiVersion"] = format!("{GROUP}/v1alpha1").into();
@@ -96,7 +96,7 @@ async fn stored_invalid_sources_stay_writable() {
     for (name, spec, _) in &rows {
         put(&stored(name, spec), false).await.unwrap();
     }
-    define(&definition(true)).await;
+    define(&crd(true)).await;
     // The rules take effect after a moment.
     let begun = std::time::Instant::now();
     while put(&stored("probe", &both), true).await.is_ok() {

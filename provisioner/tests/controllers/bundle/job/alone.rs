@@ -19,9 +19,9 @@ pub(super) async fn cluster() -> Lease {
     cluster
 }
 
-pub(super) async fn start(cluster: &Cluster, folder: &TempDir) -> (Provisioner, Kubelet) {
+pub(super) async fn start(cluster: &Cluster, dir: &TempDir) -> (Provisioner, Kubelet) {
     let options = Options {
-        storage: Some(folder.path().to_owned()),
+        storage: Some(dir.path().to_owned()),
         flags: vec![
             "--controllers=bundle".to_owned(),
             "--image-pull=job".to_owned(),
@@ -65,9 +65,9 @@ async fn jobs_outlast_quotas_restarts_and_a_lost_store() {
     let client = cluster.client().unwrap();
     let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), SYSTEM);
     exhaust(&cluster, &quotas).await;
-    let (folder, name) = (storage(), "comes");
+    let (dir, name) = (storage(), "comes");
     let content = small(name);
-    let (first, node) = start(&cluster, &folder).await;
+    let (first, node) = start(&cluster, &dir).await;
     let bundles = bundle(&client, name).await;
     let denied = says(&bundles, name, "", "exceeded quota").await;
     assert_eq!(denied.status.unwrap().phase, Some(Phase::Pending));
@@ -77,7 +77,7 @@ async fn jobs_outlast_quotas_restarts_and_a_lost_store() {
     drop(first);
 
     // The same Job continues, and delivers to the provisioner that runs then.
-    let (second, node) = start(&cluster, &folder).await;
+    let (second, node) = start(&cluster, &dir).await;
     node.run(&pod, &content).await.unwrap();
     let before = unpacked(&bundles, name).await;
     assert_eq!(node.job(name).await.uid(), job.uid());

@@ -110,8 +110,8 @@ async fn failed_job_is_kept_and_followed_by_another() {
 
     let second = next_job(&node, &name, &first).await;
     let apart = |job: &Job| job.creation_timestamp().unwrap().0;
-    let pause = apart(&second).duration_since(apart(&first)).as_secs();
-    assert!(pause >= 14, "{pause} s");
+    let delay = apart(&second).duration_since(apart(&first)).as_secs();
+    assert!(delay >= 14, "{delay} s");
     gone::<Pod>(node.pods(), &retained.name_any()).await;
     // The problem stays reported until the next Job has a result.
     condition_is(world, &name, "UnpackFailed", problem).await;
@@ -124,10 +124,10 @@ async fn content_of_jobs_is_checked_like_any_other() {
     let world = place().await;
     let node = node(world).await;
     let deliver = async |link: &str| {
-        let (name, folder) = (unique("content"), linked("job", link));
+        let (name, dir) = (unique("content"), linked("job", link));
         world.bundle(&name, "plain", nowhere(&name)).await;
         let pod = node.pod(&name).await;
-        (name, node.run_folder(&pod, folder.path()).await)
+        (name, node.run_folder(&pod, dir.path()).await)
     };
     // The program of the Job rejects this.
     let (name, sent) = deliver("manifests/link.yaml").await;

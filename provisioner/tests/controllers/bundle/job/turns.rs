@@ -11,8 +11,8 @@ const MOST: usize = 16;
 async fn concurrent_jobs_are_limited_and_the_next_follows() {
     let cluster = cluster().await;
     let client = cluster.client().unwrap();
-    let folder = storage();
-    let (first, node) = start(&cluster, &folder).await;
+    let dir = storage();
+    let (first, node) = start(&cluster, &dir).await;
     let names: Vec<String> = (0..MOST + 2)
         .map(|number| format!("turn-{number}"))
         .collect();
@@ -28,7 +28,7 @@ async fn concurrent_jobs_are_limited_and_the_next_follows() {
     // A provisioner that starts counts the running Jobs.
     first.signal("KILL").await;
     drop(first);
-    let (_second, node) = start(&cluster, &folder).await;
+    let (_second, node) = start(&cluster, &dir).await;
     let done: Vec<_> = names
         .iter()
         .filter(|name| !waiting.contains(name))

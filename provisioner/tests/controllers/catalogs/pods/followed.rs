@@ -39,9 +39,9 @@ async fn a_pod_is_followed_through_moved_tags_and_deletions() {
     let place = Place::new().await;
     let registry = Registry::plain();
     let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let config = place.cluster.config().clone();
-    let ctx = context(config, folder.path(), None, settings());
+    let ctx = context(config, dir.path(), None, settings());
     deleted_pods_are_recreated_ever_more_slowly(&place, &ctx, &image).await;
     let place = place.moved("second").await;
     a_tag_that_has_moved_is_noticed(place, ctx, registry, image).await;
@@ -148,10 +148,10 @@ async fn deleted_pods_are_recreated_ever_more_slowly(place: &Place, ctx: &Contex
         made.push(Instant::now());
     }
     following.abort();
-    let pauses: Vec<Duration> = made.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let delays: Vec<Duration> = made.windows(2).map(|pair| pair[1] - pair[0]).collect();
     // The first pod is created at once, then after one, two and four seconds.
-    assert!(pauses[2] > Duration::from_millis(1500), "{pauses:?}");
-    assert!(pauses[3] > Duration::from_secs(3), "{pauses:?}");
+    assert!(delays[2] > Duration::from_millis(1500), "{delays:?}");
+    assert!(delays[3] > Duration::from_secs(3), "{delays:?}");
 }
 
 /// The pod is still kept and reported.
@@ -252,9 +252,9 @@ async fn another_folder_is_followed(
     mut states: watch::Receiver<(PodServingState, bool)>,
 ) {
     let elsewhere = "FROM scratch\nLABEL operators.operatorframework.io.index.configs.v1=/elsewhere\nCOPY . /elsewhere\n";
-    let folder = tempfile::tempdir().unwrap();
-    write_documents(folder.path(), &tide(&["3.0.0"]));
-    Buildah::new().publish(elsewhere, folder.path(), image, &[]);
+    let dir = tempfile::tempdir().unwrap();
+    write_documents(dir.path(), &tide(&["3.0.0"]));
+    Buildah::new().publish(elsewhere, dir.path(), image, &[]);
     let before = states.borrow().0.clone();
     let next = found("a pod that serves another folder", async || {
         let pods = place.pods().await;

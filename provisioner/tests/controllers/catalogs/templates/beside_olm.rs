@@ -116,8 +116,8 @@ async fn our_annotation_is_written_and_nothing_else(shelf: &Shelf) {
         ("example.com/catalog:any", &None)
     );
     let unsupported = format!(
-        "core.rukpak.io/TemplateResolved False OLM does not resolve a template in the image; move the template to the \
-         annotation {CATALOG_IMAGE_TEMPLATE}, and set any image in its place"
+        "core.rukpak.io/TemplateResolved False OLM does not resolve a template in the image field; move the template \
+         to annotation {CATALOG_IMAGE_TEMPLATE}, and set the field to any valid image"
     );
     let source = shelf
         .becomes("braces", "reported", |source| {
@@ -343,8 +343,8 @@ async fn olm_variables_have_the_version_that_serves(shelf: &Shelf) {
         shelf.apply(&packageserver(namespace, version)).await;
     }
     shelf.write_version("0.39.1").await;
-    let definition = definition(CLUSTER_OPERATOR);
-    crate::support::define(&shelf.cluster, &definition).await;
+    let crd = crd(CLUSTER_OPERATOR);
+    crate::support::define(&shelf.cluster, &crd).await;
     report_version(shelf, "0.40.0").await;
     shelf.write_version("0.40.0").await;
     change(json!({"metadata": {"labels": {"olm.version": "0.41.0"}}})).await;

@@ -7,14 +7,14 @@ use super::*;
 
 /// Makes the cluster look like OpenShift, with a small CRD of the real name.
 pub(super) async fn be_open_shift(cluster: &Cluster, version: &str) {
-    let mut definition = support::crd("config.openshift.io", "ClusterVersion");
-    definition["metadata"]["annotations"] =
+    let mut crd = support::crd("config.openshift.io", "ClusterVersion");
+    crd["metadata"]["annotations"] =
         json!({"api-approved.kubernetes.io": "https://github.com/openshift/api/pull/495"});
-    definition["spec"]["scope"] = "Cluster".into();
-    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
+    crd["spec"]["scope"] = "Cluster".into();
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
         json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    definition["spec"]["versions"][0]["subresources"] = json!({});
-    support::define(cluster, &definition).await;
+    crd["spec"]["versions"][0]["subresources"] = json!({});
+    support::define(cluster, &crd).await;
     let object = json!({
         "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
         "status": {
@@ -40,11 +40,11 @@ async fn the_install_file_belongs_to_no_bundle() {
     let account = cluster_admin(world, space.name()).await;
     let group = "rbac.authorization.k8s.io";
     let policy = "bundleinstance-service-account";
-    let mut definition = support::crd("core.rukpak.io", "Bundle");
-    definition["spec"]["scope"] = "Cluster".into();
-    definition["spec"]["versions"][0]["name"] = "v1alpha1".into();
+    let mut crd = support::crd("core.rukpak.io", "Bundle");
+    crd["spec"]["scope"] = "Cluster".into();
+    crd["spec"]["versions"][0]["name"] = "v1alpha1".into();
     let objects = [
-        definition,
+        crd,
         map(space.name(), "a", &[]),
         cluster_role("provisioner"),
         json!({
@@ -60,8 +60,8 @@ async fn the_install_file_belongs_to_no_bundle() {
     let roles = world.api::<ClusterRole>();
     let was = roles.get("provisioner").await.unwrap();
     let generation = async || {
-        let definitions: Api<CustomResourceDefinition> = world.api();
-        let found = definitions.get("bundles.core.rukpak.io").await.unwrap();
+        let crds: Api<CustomResourceDefinition> = world.api();
+        let found = crds.get("bundles.core.rukpak.io").await.unwrap();
         found.metadata.generation
     };
     let before = generation().await;
@@ -120,7 +120,7 @@ async fn override_permits_a_bundle_above_its_max_openshift_version() {
     let config = json!({"deploymentConfig": {"env": env}});
     let on = json!({"spec": {"preflight": null, "config": config}});
     change(world, &name, on).await;
-    let notice = "it is already installed and is kept";
+    let notice = "the bundle is already installed and is kept";
     says(world, &name, "Installed", &[notice]).await;
     let reason = wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
     assert_eq!(version(&reason).as_deref(), Some("2.0.0"));

@@ -54,7 +54,7 @@ fn writes(log: &Path, name: &str) -> usize {
 /// Waits until no request is sent during [`REST`]. Requests in progress may complete first.
 async fn at_rest(log: &Path) {
     let mut before = requests(log);
-    for tries in 1.. {
+    for attempts in 1.. {
         // The test measures a period without requests, so it sleeps.
         tokio::time::sleep(REST).await;
         let after = requests(log);
@@ -62,7 +62,7 @@ async fn at_rest(log: &Path) {
         if new.is_empty() {
             return;
         }
-        assert!(tries < 3, "it does not come to rest: {new:#?}");
+        assert!(attempts < 3, "it does not come to rest: {new:#?}");
         before = after;
     }
 }
@@ -76,7 +76,7 @@ async fn idle_provisioner_is_silent_and_restart_applies_nothing() {
     })
     .await
     .unwrap();
-    let log = cluster.folder().unwrap().join(AUDIT_LOG);
+    let log = cluster.dir().unwrap().join(AUDIT_LOG);
     support::prepare(&cluster).await;
     let registry = Registry::plain();
     let store = support::storage();

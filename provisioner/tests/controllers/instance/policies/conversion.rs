@@ -3,8 +3,8 @@
 use super::*;
 
 /// Returns a CRD whose conversion webhook does not exist.
-fn definition(group: &str, stored: &str) -> Value {
-    let mut definition = super::definition(group, true);
+fn crd(group: &str, stored: &str) -> Value {
+    let mut definition = super::crd(group, true);
     for version in definition["spec"]["versions"].as_array_mut().unwrap() {
         version["storage"] = (version["name"] == stored).into();
     }
@@ -24,16 +24,16 @@ impl Scene {
         let scene = Self::prepare(prefix).await;
         let group = scene.group();
         scene
-            .install(policy, definition(&group, "v1"), |spec| {
+            .install(policy, crd(&group, "v1"), |spec| {
                 // The upgrade safety check cannot read the custom resources either.
                 let off = json!({"crdUpgradeSafety": "Off"});
                 spec.preflight = Some(serde_json::from_value(off).unwrap());
             })
             .await;
         scene.widget("v1", "old", &[]).await;
-        let objects = [definition(&group, "v2"), scene.operator()];
+        let objects = [crd(&group, "v2"), scene.operator()];
         upgrade(scene.world, &scene.name, "v2", &objects).await;
-        support::wait_for(scene.definitions(), &scene.definition(), "stored", |crd| {
+        support::wait_for(scene.crds(), &scene.crd(), "stored", |crd| {
             let stored = crd.spec.versions.iter().find(|version| version.storage)?;
             (stored.name == "v2").then_some(())
         })
@@ -44,14 +44,14 @@ impl Scene {
     /// Makes the custom resources readable, so that the CRD can be deleted.
     async fn repair(&self) {
         let patch = json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}});
-        patch_as_other(&self.definitions(), &self.definition(), patch).await;
+        patch_as_other(&self.crds(), &self.crd(), patch).await;
     }
 }
 
 #[tokio::test]
 async fn current_storage_version_needs_no_conversion() {
     let scene = Scene::prepare("stored").await;
-    let definition = definition(&scene.group(), "v2");
+    let definition = crd(&scene.group(), "v2");
     scene
         .install(CrdDeletionPolicy::DeleteIfUnused, definition, |_| {})
         .await;
@@ -69,7 +69,7 @@ async fn unreadable_custom_resources_keep_their_crd() {
     delete(scene.world, &scene.name).await;
     scene.is_gone().await;
     let parts = [
-        "custom resources are left but cannot be read",
+        "failed to read the remaining custom resources",
         "conversion webhook for ",
         "repair the conversion webhook",
     ];
@@ -83,7 +83,7 @@ async fn undeletable_custom_resources_are_reported_with_the_remedy() {
     let scene = Scene::old_version("undeletable", CrdDeletionPolicy::Delete).await;
     scene.request_deletion().await;
     let parts = [
-        &scene.definition(),
+        &scene.crd(),
         "make sure that the conversion webhook of its CRD is running",
         "set spec.crdDeletionPolicy to Retain",
     ];

@@ -10,16 +10,16 @@ impl Scene {
 
     /// Adds the CRD to the bundle again, and removes it once the CRD has no custom resources.
     async fn leave_unused(&self) {
-        let definition = support::crd(&self.group(), "Widget");
-        let objects = [definition, self.operator()];
+        let crd = support::crd(&self.group(), "Widget");
+        let objects = [crd, self.operator()];
         upgrade(self.world, &self.name, "v3", &objects).await;
-        support::wait_for(self.definitions(), &self.definition(), "owned", |owned| {
+        support::wait_for(self.crds(), &self.crd(), "owned", |owned| {
             (owned.labels().get(labels::OWNER_NAME)? == &self.name).then_some(())
         })
         .await;
         support::delete(&self.widgets("v1"), "precious").await;
         upgrade(self.world, &self.name, "v4", &[self.operator()]).await;
-        support::gone(self.definitions(), &self.definition()).await;
+        support::gone(self.crds(), &self.crd()).await;
         let settled = self.has_left().await;
         assert_eq!(settled.status.unwrap().released, [""; 0]);
         delete(self.world, &self.name).await;
@@ -49,11 +49,11 @@ async fn crds_that_leave_a_bundle_are_pruned_if_unused() {
         let settled = scene.has_left().await;
         let released = settled.status.unwrap().released;
         assert_eq!(released.len(), 1, "{released:?}");
-        has_parts(&released[0], &[&scene.definition(), why]);
+        has_parts(&released[0], &[&scene.crd(), why]);
         let precious = scene.widgets("v1").get("precious").await.unwrap();
         assert_eq!(precious.metadata.deletion_timestamp, None);
-        let definition = scene.definitions().get(&scene.definition()).await.unwrap();
-        assert_eq!(definition.metadata.deletion_timestamp, None);
+        let crd = scene.crds().get(&scene.crd()).await.unwrap();
+        assert_eq!(crd.metadata.deletion_timestamp, None);
         if policy == CrdDeletionPolicy::DeleteIfUnused {
             scene.leave_unused().await;
             continue;

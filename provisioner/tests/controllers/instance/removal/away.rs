@@ -15,7 +15,7 @@ const RESOURCE: (&str, &str) = ("core.rukpak.io", "bundleinstances");
 struct Installed {
     maps: Api<ConfigMap>,
     name: String,
-    definition: String,
+    crd: String,
 }
 
 async fn installed(world: &World, prefix: &str) -> Installed {
@@ -30,7 +30,7 @@ async fn installed(world: &World, prefix: &str) -> Installed {
     install(world, &name, &objects).await;
     Installed {
         maps: maps(world, &name),
-        definition: format!("widgets.{group}"),
+        crd: format!("widgets.{group}"),
         name,
     }
 }
@@ -104,8 +104,8 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     support::gone(instances.clone(), &deleted.name).await;
     support::gone(deleted.maps.clone(), "held").await;
     assert_eq!(deleted.maps.get_opt("free").await.unwrap(), None);
-    let definitions: Api<CustomResourceDefinition> = world.api();
-    support::gone(definitions.clone(), &deleted.definition).await;
+    let crds: Api<CustomResourceDefinition> = world.api();
+    support::gone(crds.clone(), &deleted.crd).await;
 
     support::gone(instances.clone(), &orphaned.name).await;
     for name in ["held", "free"] {
@@ -113,7 +113,7 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
         assert_eq!(left.metadata.owner_references, None);
         assert_eq!(left.metadata.deletion_timestamp, None);
     }
-    let left = definitions.get(&orphaned.definition).await.unwrap();
+    let left = crds.get(&orphaned.crd).await.unwrap();
     assert_eq!(left.metadata.deletion_timestamp, None);
     let left = async || support::list(&world.api::<Bundle>()).await;
     support::until("no Bundle", left, Vec::is_empty).await;

@@ -290,7 +290,7 @@ fn plan_that_fails_half_way_names_reason_and_remedy() {
     let retrying =
         "InstallPlan install-1: retrying: denied; ClusterServiceVersion tide.v2: Pending: m";
     let failed = json!({"phase": "Failed", "message": "denied"});
-    let tries = json!({"phase": "Installing", "message": "retrying: denied"});
+    let attempts = json!({"phase": "Installing", "message": "retrying: denied"});
     let earlier =
         ::tests::with!(PriorFailures, failed_plan: Some("install-1".to_owned()); ..NO_FAILURES);
     let none = NO_FAILURES;
@@ -298,10 +298,10 @@ fn plan_that_fails_half_way_names_reason_and_remedy() {
         ("tide.v2", &failed, csv("Pending"), &none, Err(further)),
         // A repeated command reports the same.
         ("tide.v2", &failed, csv("Pending"), &earlier, Err(further)),
-        ("tide.v2", &tries, csv("Pending"), &none, Ok(retrying)),
+        ("tide.v2", &attempts, csv("Pending"), &none, Ok(retrying)),
         // The plan installs another version.
         ("tide.v1", &failed, csv("Pending"), &earlier, Ok(pending)),
-        ("tide.v1", &tries, csv("Pending"), &none, Ok(pending)),
+        ("tide.v1", &attempts, csv("Pending"), &none, Ok(pending)),
     ] {
         let plan = json!({
             "metadata": {"name": "install-1", "namespace": "tides"},

@@ -171,23 +171,23 @@ fn provisioner_serves_the_files_of_the_image() {
             let options = with!(options.clone() => |options| options["securityContextConfig"] = security.into());
             let objects = made(&json!({}), &options, content, &AROUND);
             let pod = spec(&objects);
-            let mut rights = json!({"readOnlyRootFilesystem": true});
+            let mut permissions = json!({"readOnlyRootFilesystem": true});
             if security == "restricted" {
-                rights["allowPrivilegeEscalation"] = false.into();
-                rights["capabilities"] = json!({"drop": ["ALL"]});
+                permissions["allowPrivilegeEscalation"] = false.into();
+                permissions["capabilities"] = json!({"drop": ["ALL"]});
             }
             let main = &pod["containers"][0];
             assert_rows! {
                 pod["initContainers"] => json!([{
                     "name": "extract-utilities", "image": "example.com/rukpak:v1", "imagePullPolicy": "IfNotPresent",
                     "command": ["/provisioner", "copy", "/utilities"], "terminationMessagePolicy": "FallbackToLogsOnError",
-                    "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}}, "securityContext": rights,
+                    "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}}, "securityContext": permissions,
                     "volumeMounts": [{"name": "utilities", "mountPath": "/utilities", "readOnly": false}],
                 }]);
                 main["image"] => IMAGE;
                 main["command"] => json!(["/utilities/provisioner"]);
                 main["args"] => json!(args);
-                main["securityContext"] => rights;
+                main["securityContext"] => permissions;
                 main["volumeMounts"] => json!([
                     {"name": "utilities", "mountPath": "/utilities", "readOnly": true},
                     {"name": "tmpdir", "mountPath": "/tmp"},

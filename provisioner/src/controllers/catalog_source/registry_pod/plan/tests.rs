@@ -61,15 +61,15 @@ a; b ready +1 @1              |      | delete a 1        | @1 |                 
 a ready old @1                |      | make              | @1 |                                           | 30
 a ready old @1; b             |      |                   | @1 |                                           |
 a ready old @1; b pull        | asks |                   | @1 | pod b is not ready: ImagePullBackOff      |
-a ready old @1; b Failed +90  |      |                   | @1 | pod b has ended: Failed                   | 50
+a ready old @1; b Failed +90  |      |                   | @1 | pod b terminated: Failed                   | 50
 a old; b                      |      |                   | pod b is not ready yet |                       |
 a ready old; b ready @2       |      | delete a 1        | @2 |                                           |
 a ready old @1; u update old; b  |   | delete u 1        | @1 |                                           |
 # A node that refuses pods gets one a minute.
-a Failed +90                  |      |                   | a new pod will be created | pod a has ended: Failed  | 50
-a Failed +40                  |      | delete a 1, make  | its pod is being created | pod a has ended: Failed | 30
+a Failed +90                  |      |                   | a new pod will be created | pod a terminated: Failed  | 50
+a Failed +40                  |      | delete a 1, make  | its pod is being created | pod a terminated: Failed | 30
 a Failed old +90              |      | delete a 1, make  | its pod is being created |                        | 30
-a Failed; b Failed +90        |      |                   | a new pod will be created | pod b has ended: Failed  | 50
+a Failed; b Failed +90        |      |                   | a new pod will be created | pod b terminated: Failed  | 50
 a Failed; b ready +1          |      | delete a 1        | |                                              |
 # To see what a tag is.
 a ready @1                    | asks | ask               | @1 |                                           | 30

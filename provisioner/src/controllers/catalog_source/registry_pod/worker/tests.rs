@@ -65,11 +65,11 @@ fn image_problem_is_reported_until_an_image_is_good() {
 
 #[test]
 fn existing_pod_reports_its_address() {
-    let pod = |image: &str, folder: Option<&str>, is_ready: bool, is_leaving: bool| -> Pod {
+    let pod = |image: &str, dir: Option<&str>, is_ready: bool, is_leaving: bool| -> Pod {
         let mut container = json!({"name": "registry-server", "image": image});
-        if let Some(folder) = folder {
+        if let Some(dir) = dir {
             container["command"] = json!(["/utilities/provisioner"]);
-            container["args"] = json!(["serve", folder, "--port=50051"]);
+            container["args"] = json!(["serve", dir, "--port=50051"]);
         }
         let ready = if is_ready { "True" } else { "False" };
         let deleted = is_leaving.then_some("2026-01-01T00:00:00Z");

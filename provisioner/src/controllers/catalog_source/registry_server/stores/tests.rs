@@ -31,8 +31,8 @@ fn one(package: &str) -> One {
     ))
 }
 
-fn opened(folder: &Path) -> CatalogStores {
-    CatalogStores::new(folder, Arc::new(Metrics::new()))
+fn opened(dir: &Path) -> CatalogStores {
+    CatalogStores::new(dir, Arc::new(Metrics::new()))
 }
 
 type Got = Result<Arc<ServedStore>, Error>;
@@ -56,8 +56,8 @@ async fn get_within(
         .await
 }
 
-fn names(folder: &Path) -> BTreeSet<String> {
-    let entries = fs::read_dir(folder.join(DIRECTORY)).unwrap();
+fn names(dir: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(dir.join(DIRECTORY)).unwrap();
     entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect()
@@ -66,8 +66,8 @@ fn names(folder: &Path) -> BTreeSet<String> {
 // parity: serve-1
 #[tokio::test]
 async fn store_is_built_once_for_all_catalogs() {
-    let folder = tempfile::tempdir().unwrap();
-    let stores = opened(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let stores = opened(dir.path());
     let made = Arc::new(AtomicUsize::new(0));
     let all = (0..50).map(|_| get(&stores, "tide", &made));
     let all: Vec<_> = futures::future::join_all(all).await;
@@ -82,36 +82,36 @@ async fn store_is_built_once_for_all_catalogs() {
     drop(all);
     let third = get(&stores, "star", &made).await.unwrap();
     let expected = [other.digest(), third.digest()].map(name).into();
-    assert_eq!(names(folder.path()), expected);
+    assert_eq!(names(dir.path()), expected);
     assert!(!expected.contains(&gone));
 }
 
 #[tokio::test]
 async fn files_of_a_former_process_are_reused() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let made = Arc::new(AtomicUsize::new(0));
-    let first = get(&opened(folder.path()), "tide", &made).await.unwrap();
-    let file = folder.path().join(DIRECTORY).join(name(first.digest()));
-    let written = |folder: &Path| {
-        let entry = fs::read_dir(folder).unwrap().next().unwrap().unwrap();
+    let first = get(&opened(dir.path()), "tide", &made).await.unwrap();
+    let file = dir.path().join(DIRECTORY).join(name(first.digest()));
+    let written = |dir: &Path| {
+        let entry = fs::read_dir(dir).unwrap().next().unwrap().unwrap();
         entry.metadata().unwrap().modified().unwrap()
     };
     let before = written(&file);
-    let stores = opened(folder.path());
+    let stores = opened(dir.path());
     let other = get(&stores, "moon", &made).await.unwrap();
     let again = get(&stores, "tide", &made).await.unwrap();
     assert_eq!(written(&file), before, "it is not made a second time");
     drop((other, again));
     // After a long time, unrequested stores are deleted.
     let unused = with!(stores.unused() => also_earlier: true);
-    unused.remove(&folder.path().join(DIRECTORY));
-    assert!(names(folder.path()).is_empty());
+    unused.remove(&dir.path().join(DIRECTORY));
+    assert!(names(dir.path()).is_empty());
 }
 
 #[tokio::test]
 async fn failed_store_is_reported_and_retried() {
-    let folder = tempfile::tempdir().unwrap();
-    let stores = opened(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let stores = opened(dir.path());
     let digest = Digest::sha256(b"tide");
     let failed = stores.get(digest, None, || {
         let source = io::Error::other("a worm in the tar");
@@ -125,8 +125,8 @@ async fn failed_store_is_reported_and_retried() {
     let made = Arc::new(AtomicUsize::new(0));
     assert!(get(&stores, "tide", &made).await.is_ok());
     // A corrupt file is built again.
-    let stores = opened(folder.path());
-    let place = folder.path().join(DIRECTORY).join(name(digest));
+    let stores = opened(dir.path());
+    let place = dir.path().join(DIRECTORY).join(name(digest));
     let file = fs::read_dir(place).unwrap().next().unwrap().unwrap();
     fs::write(file.path(), "nonsense").unwrap();
     assert!(get(&stores, "tide", &made).await.is_ok());
@@ -134,14 +134,14 @@ async fn failed_store_is_reported_and_retried() {
 
 #[tokio::test]
 async fn oversized_store_is_not_built() {
-    let folder = tempfile::tempdir().unwrap();
-    let stores = opened(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let stores = opened(dir.path());
     let made = Arc::new(AtomicUsize::new(0));
     let size = get(&stores, "tide", &made).await.unwrap().size();
     // Each of them has this size.
     let less = get_within(&stores, "moon", &made, Some(size - 1)).await;
     assert_eq!(less.unwrap_err().store_limit(), Some(size - 1));
-    let place = folder
+    let place = dir
         .path()
         .join(DIRECTORY)
         .join(name(Digest::sha256(b"moon")));
@@ -160,8 +160,8 @@ async fn packages(port: u16) -> Vec<String> {
 // parity: serve-4
 #[tokio::test]
 async fn replaced_catalog_is_served_without_interruption() {
-    let folder = tempfile::tempdir().unwrap();
-    let stores = opened(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let stores = opened(dir.path());
     let made = Arc::new(AtomicUsize::new(0));
     let tide = get(&stores, "tide", &made).await.unwrap();
     let moon = get(&stores, "moon", &made).await.unwrap();
@@ -191,13 +191,13 @@ async fn replaced_catalog_is_served_without_interruption() {
     let answers = asking.await.unwrap();
     assert_rows!(answers.last().unwrap() => &["moon"], "after {}", answers.len());
     // Connected clients must reconnect.
-    let patience = Duration::from_secs(10);
-    tokio::time::timeout(patience, lost).await.unwrap();
+    let timeouts = Duration::from_secs(10);
+    tokio::time::timeout(timeouts, lost).await.unwrap();
     drop(listening);
     let end = async {
         while tokio::net::TcpStream::connect(&address).await.is_ok() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(patience, end).await.unwrap();
+    tokio::time::timeout(timeouts, end).await.unwrap();
 }

@@ -106,7 +106,7 @@ fn bundle_of_another_package_is_no_upgrade() {
     let live = instance(&etcd, &etcd_status);
     for live in [live.clone(), forget(live), instance(&etcd, &json!({}))] {
         let plan = Case::new(tide.clone()).with(live).plan();
-        let message = "BundleInstance tide has package etcd, which cannot be upgraded to another package; set \
+        let message = "BundleInstance tide contains package etcd, which cannot be upgraded to another package; set \
                        spec.package.name to etcd again, and create another PlatformOperator for tide";
         assert_plan(&plan, "refuse SourceFailed", message);
     }

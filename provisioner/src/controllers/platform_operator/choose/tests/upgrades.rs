@@ -5,11 +5,11 @@ use super::*;
 const LINE: [&str; 4] = ["1.0.0", "1.0.1", "1.1.0", "1.2.0"];
 
 /// Returns the checked new permissions of a version with a pinned image.
-fn gains(version: &str, rights: Option<NewRights>) -> CheckedPermissions {
+fn gains(version: &str, permissions: Option<NewRights>) -> CheckedPermissions {
     CheckedPermissions {
         image: image(version),
         checked_at: image(version),
-        rights: Ok(rights),
+        permissions: Ok(permissions),
     }
 }
 
@@ -67,7 +67,7 @@ fn patches_continue_while_a_minor_version_waits() {
     let case = || Case::installed(forked.clone(), "1.0.0").on("4.12");
     let plan = case().plan();
     assert_eq!(brief(&plan), "have 1.0.1, next 1.1.0");
-    assert_rows!(why(&plan).last().unwrap() => "1.0.1 is of the installed minor version 1.0");
+    assert_rows!(why(&plan).last().unwrap() => "1.0.1 belongs to the installed minor version 1.0");
     // The same with permissions that must be checked, one bundle after the other.
     let mut case = case()
         .spec(&json!({"approveNewRights": "Manual"}))
@@ -87,12 +87,12 @@ fn patches_continue_while_a_minor_version_waits() {
     let mut case = case.spec(&json!({"approveNewRights": "Manual", "approvedRights": "sha256:a"}));
     assert_eq!(brief(&case.plan()), "have 1.1.0");
     // An uncheckable bundle does not block a patch.
-    case.gains[0].rights = Err("the registry is away".into());
+    case.gains[0].permissions = Err("the registry is away".into());
     let plan = case.plan();
     assert_rows! {
         brief(&plan) => "have 1.0.1, next 1.1.0";
         waits_for(&plan) => "cannot determine the permissions of 1.1.0: the registry is away";
-        { case.gains[1].rights = Err("the registry is away".into()); brief(&case.plan()) } => "have 1.0.0, next 1.1.0";
+        { case.gains[1].permissions = Err("the registry is away".into()); brief(&case.plan()) } => "have 1.0.0, next 1.1.0";
     }
 }
 

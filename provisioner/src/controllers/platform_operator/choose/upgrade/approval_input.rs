@@ -1,4 +1,4 @@
-//! Decides whether the next bundle is approved.
+//! Builds the input of the approval of the next bundle, and reports its decision.
 
 use catalog::{
     choose::{self, ChannelScope, Choice, Installed, Offer, Request, RequiredUpgrade},
@@ -19,11 +19,11 @@ impl UpgradeChooser<'_> {
     /// Decides whether a bundle is approved, and returns its new permissions if they were computed.
     pub(super) fn step(&self, choice: &Choice) -> (approval::Decision, Option<NewRights>) {
         let checked = self.checked(choice);
-        let gains = match checked.map(|checked| checked.rights.as_ref()) {
+        let gains = match checked.map(|checked| checked.permissions.as_ref()) {
             None => approval::PermissionChange::NotChecked,
             Some(Err(why)) => approval::PermissionChange::Unknown(why),
             Some(Ok(None)) => approval::PermissionChange::None,
-            Some(Ok(Some(rights))) => approval::PermissionChange::Digest(&rights.digest),
+            Some(Ok(Some(permissions))) => approval::PermissionChange::Digest(&permissions.digest),
         };
         let version = &choice.version;
         let unblocks_cluster = self.unblocks_cluster(
@@ -39,8 +39,8 @@ impl UpgradeChooser<'_> {
             unblocks_cluster,
             gains,
         })));
-        let rights = checked.and_then(|checked| checked.rights.as_ref().ok()?.clone());
-        (decided, rights)
+        let permissions = checked.and_then(|checked| checked.permissions.as_ref().ok()?.clone());
+        (decided, permissions)
     }
 
     pub(super) fn checked(&self, choice: &Choice) -> Option<&CheckedPermissions> {
@@ -95,7 +95,7 @@ impl UpgradeChooser<'_> {
         approval::Input {
             approval: spec.upgrade_approval,
             approved_version: spec.approved_version.as_deref(),
-            rights: spec.approve_new_rights,
+            permissions: spec.approve_new_rights,
             approved_rights: spec.approved_rights.as_deref(),
             installed: self.version(),
             cluster: Some(self.cluster()),

@@ -77,7 +77,7 @@ impl UpgradeChooser<'_> {
             gains: approval::PermissionChange::None,
         };
         let input = approval::Input {
-            rights: RightsApproval::Automatic,
+            permissions: RightsApproval::Automatic,
             ..self.approval(Some(next))
         };
         matches!(approval::decide(&input).step, ApprovalDecision::Upgrade(_))
