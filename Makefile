@@ -11,11 +11,11 @@ help: ## list the targets
 demo: ## install, upgrade, repair and remove an operator on a new cluster (NODE=1: with a node that runs pods)
 	@CARGO="$(CARGO)" NODE="$(NODE)" tests/demo.sh
 
-check: ## check the format, lint changed crates and run the unit tests
+check: ## check the format, the language, lint changed crates and run the unit tests
 	@CARGO="$(CARGO)" tests/check.sh
 
 lint-language: ## check words and patterns that the project avoids
-	@$(CARGO) test --locked -p tests --test language
+	@$(CARGO) test --locked --workspace --test language
 
 test: ## check format, lints, licenses and generated files, and run all tests that need no node
 	@CARGO="$(CARGO)" tests/all.sh

@@ -8,6 +8,6 @@ trap print_steps EXIT
 
 step "format"
 $cargo fmt --all --check
-step "lints and unit tests"
+step "lints, language and unit tests"
 . tests/lint.sh
-$cargo test --locked --workspace --quiet --lib --bins
+$cargo test --locked --workspace --quiet --lib --bins --test language

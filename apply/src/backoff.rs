@@ -71,7 +71,7 @@ fn jittered(delay: Duration) -> Duration {
     delay.mul_f64(0.75 + 0.5 * fastrand::f64())
 }
 
-// === impl Pauses ===
+// === impl WatchBackoff ===
 
 impl WatchBackoff {
     /// Returns the delay after a failure. The delay is longer if the API server rejected the request.

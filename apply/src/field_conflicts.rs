@@ -66,7 +66,7 @@ struct RepairHistory {
 // === impl FieldConflicts ===
 
 impl FieldConflicts {
-    /// Records the repair of an object and returns the conflicts that are active now. Each opponent is one repaired field.
+    /// Records the repair of an object, with each repaired field and its other manager. Returns the active conflicts.
     pub fn record_repair(
         &mut self,
         opponents: impl IntoIterator<Item = ConflictingManager>,

@@ -2,9 +2,9 @@
 //! with the last one. Kinds without health rules are watched as metadata. Only the fields that decisions need are stored.
 //!
 //! ```text
-//!  want ──► InformerCache ──► which watches ──► stream (a task each) ──► reduced events ──► InformerCache ──► wakes
-//!                 ▲                                                                              │         instance
-//!                 └──── applied: own writes, before the watch reports them ── view ◄─────────────┘
+//!  set_watched ─► InformerCache ─► which watches ─► stream (a task each) ─► reduced events ─► InformerCache ─► wakes
+//!                       ▲                                                                          │        instance
+//!                       └─ record_applied: own writes, before the watch reports them    view ◄─────┘
 //! ```
 //!
 //! [`cache`] holds the cache and decides, without I/O; [`stream`] only feeds events into it.
@@ -117,7 +117,7 @@ struct Task {
     retry: Arc<Notify>,
 }
 
-// === impl Watches ===
+// === impl Informers ===
 
 impl Informers {
     /// Creates an informer set without watches. `woken` receives the name of each instance to reconcile.

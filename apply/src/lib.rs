@@ -6,15 +6,15 @@
 //!                    discovery                                 drift, health ◄── informers (one per kind)
 //! ```
 //!
-//! The engine does not depend on a controller. A [`plan::InstanceOwner`] names the object that owns all applied objects. The
-//! caller keeps [`revision::Revision`]s, and decides when to roll one out, repair it, or prune objects that left the
-//! desired state.
+//! The engine does not depend on a controller. A [`plan::InstanceOwner`] names the object that owns all applied
+//! objects. The caller keeps [`revision::Revision`]s, and decides when to roll one out, repair it, or prune objects
+//! that left the desired state.
 //!
 //! The engine does not use the resource types of this project. Callers translate a spec into an [`account::Account`], a
 //! [`plan::DefinitionPolicy`] and a [`preflight::Policy`].
 //!
-//! Decisions are pure functions over values ([`plan`], [`drift`], [`health`], [`revision`]); [`ssa`], [`prune`], [`preflight`],
-//! [`discovery`] and [`informers`] do the I/O.
+//! Decisions are pure functions over values ([`plan`], [`drift`], [`health`], [`revision`]); [`ssa`], [`prune`],
+//! [`preflight`], [`discovery`] and [`informers`] do the I/O.
 
 // The nested futures include those of the HTTP connections.
 #![recursion_limit = "256"]

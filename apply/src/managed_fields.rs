@@ -1,4 +1,5 @@
-//! Fingerprints of the provisioner's entry in `managedFields`. [`crate::drift`] compares them with those after the last apply.
+//! Fingerprints of the provisioner's entry in `managedFields`. [`crate::drift`] compares them with those after the last
+//! apply.
 //!
 //! The API server removes a field from the entry as soon as another client changes or removes the field. Defaults, status
 //! and fields of other managers never enter it. The entry therefore shows exactly what a comparison of values could only

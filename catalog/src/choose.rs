@@ -48,7 +48,7 @@ pub struct Request<'a> {
     /// Installed bundle; `None` before the installation.
     pub installed: Option<&'a Installed>,
     /// Required OpenShift release: during an update, the higher of both releases. `None` outside of OpenShift, where
-    /// maxima are ignored.
+    /// max OpenShift versions are ignored.
     pub openshift: Option<openshift::Release>,
     /// Kubernetes version; `None` if it is unknown, and the constraint is then not evaluated.
     pub kubernetes: Option<&'a Version>,
@@ -219,7 +219,7 @@ impl Choice {
     }
 }
 
-// === impl Verdict ===
+// === impl Outcome ===
 
 impl Outcome {
     /// Returns the bundle to install or upgrade to, if any.

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! index (render: a directory, an image, a database; or none) ─┐
-//! bundle 1, bundle 2, … (render, in the order of time) ───────┼─► compose ─► check ─► Composed: documents, model, warnings
-//! package, channel, form ─────────────────────────────────────┘
+//! bundle 1, bundle 2, … (render, in the order of time) ───────┼─► compose ─► validate ─► ComposedCatalog
+//! package, channel, mode ─────────────────────────────────────┘
 //! ```
 //!
 //! All content of the index is retained. The bundles extend a channel: each replaces the previous one, and the first
@@ -142,7 +142,7 @@ impl Bundle {
     }
 }
 
-// === impl Composed ===
+// === impl ComposedCatalog ===
 
 impl ComposedCatalog {
     /// Returns each document as YAML, without `---`.

@@ -1,10 +1,10 @@
 //! Catalogs in ConfigMaps, in the format of OLM's early versions: three lists in YAML.
 //!
 //! ```text
-//! packages ─────────────────► channels and their heads ──► replaces, replaces, …
-//! clusterServiceVersions ───► bundles                          │
-//! customResourceDefinitions ► owners                           ▼
-//! walk, load, render, serve ◄── one file of blobs per package ─┘
+//! packages ─────────────────► channels and their heads ───────► replaces, replaces, …
+//! clusterServiceVersions ───► bundles                               │
+//! customResourceDefinitions ► owners                                ▼
+//! documents, load, render, serve ◄── one file of blobs per package ─┘
 //! ```
 //!
 //! A channel contains its head, the bundle that the head replaces, and so on. It also contains the bundles that these

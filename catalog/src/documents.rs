@@ -142,7 +142,7 @@ pub struct LineCounter<'a> {
     line: usize,
 }
 
-// === impl Lines ===
+// === impl LineCounter ===
 
 impl LineCounter<'_> {
     /// Returns the line of a value, which must not precede that of the previous call.
@@ -158,7 +158,7 @@ impl LineCounter<'_> {
 }
 
 /// Passes all metas of a catalog to `visit`, by path and then in the order of the file. Documents that cannot be read
-/// are passed as faults. The walk ends when `visit` breaks.
+/// are passed as errors. No further meta is read after `visit` breaks.
 ///
 /// # Errors
 /// Returns an error if the directory cannot be read, or if the whole catalog exceeds a limit.
@@ -288,7 +288,7 @@ impl<'a> Reader<'a> {
             Err(error) => return Ok(visit(Err(fault(1, open_error(&error))))),
         };
         let mut stream = DocumentStream::new(self.meter.exceeded(opened), self.limits.document);
-        // Fault of a document as JSON, while it is retried as YAML.
+        // Error of a document as JSON, while it is retried as YAML.
         let mut as_json = None;
         let mut index = 0;
         loop {

@@ -36,7 +36,7 @@ impl Default for CatalogShape {
     }
 }
 
-// === impl Shape ===
+// === impl CatalogShape ===
 
 impl CatalogShape {
     /// Writes the catalog to a directory, one file per package.

@@ -237,7 +237,7 @@ impl GoStruct {
     }
 }
 
-// === impl Type ===
+// === impl GoType ===
 
 impl GoType {
     fn name(self) -> Cow<'static, str> {

@@ -2,7 +2,7 @@
 //! package or name.
 //!
 //! ```text
-//! Source ── walk ──> lines, index ── rename ──> contents/<digest> <── names/<catalog>
+//! Source ── documents ──> lines, index ── rename ──> contents/<digest> <── names/<catalog>
 //!                                                       │
 //! GET /catalogs/{catalog}/api/v1/all     ── range ──────┼──> chunks of the file, compressed on the fly
 //! GET /catalogs/{catalog}/api/v1/metas   ── index ──────┘

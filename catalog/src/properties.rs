@@ -65,7 +65,7 @@ pub struct Identity {
     pub release: String,
 }
 
-// === impl Facts ===
+// === impl BundleProperties ===
 
 impl BundleProperties {
     /// Adds a property.

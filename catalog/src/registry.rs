@@ -2,9 +2,9 @@
 //! servers.
 //!
 //! ```text
-//!  Source ── walk ──► part ──► assemble ──► Store (one file) ◄── query, server ◄── OLM, grpcurl
-//!                      │ pieces                  ▲
-//!                      └─────────────────────────┘                     client ──► any such server
+//!  Source ── documents ──► document ──► index_builder ──► Store (one file) ◄── query, server ◄── OLM, grpcurl
+//!                            │ manifests                   ▲
+//!                            └─────────────────────────────┘                      client ──► any such server
 //! ```
 //!
 //! A catalog is converted into a [`Store`] document by document. Memory use therefore depends on the number of bundles

@@ -1,9 +1,9 @@
 //! Rendering of catalogs and bundles as one stream of blobs, with the bytes of `opm render`.
 //!
 //! ```text
-//! directory, Content ─► walk ─► blob (known fields, Go's order) ─┐
-//!                                                                ├─► migration ─► sorted blobs ─► JSON, YAML, files
-//! bundle files ──► bundle (properties, images) ──────────────────┘
+//! directory, Content ─► documents ─► blob (known fields, Go's order) ─┐
+//!                                                                     ├─► migration ─► sorted blobs ─► output
+//! bundle files ──► bundle (properties, images) ───────────────────────┘
 //! ```
 //!
 //! Blobs are retained as compact JSON. All of them must be in memory before the first one is printed, because any blob

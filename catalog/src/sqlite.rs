@@ -1,9 +1,9 @@
 //! Reader for catalogs in SQLite databases, the format of index images before file-based catalogs.
 //!
 //! ```text
-//! index.db ─► layout ─► rows: names, edges, row IDs ─► graph: replaces and skips of each channel
-//!                                                              │
-//! walk, load, render, serve ◄── one file of blobs per package ─┴◄── bundles, read with their package
+//! index.db ─► schema ─► rows: names, edges, row IDs ─► edges: replaces and skips of each channel
+//!                                                                   │
+//! documents, load, render, serve ◄── one file of blobs per package ─┴◄── bundles, read with their package
 //! ```
 //!
 //! A database implements [`FileSource`]: it looks like a directory with one file per package, which contains the blobs that

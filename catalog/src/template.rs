@@ -108,7 +108,7 @@ pub enum Error {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateErrors(pub Vec<String>);
 
-// === impl Kind ===
+// === impl TemplateKind ===
 
 impl TemplateKind {
     /// All kinds of templates.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Role, ClusterRole (+ aggregation) ──┐
-//!                                     ├── Holder ── Rule with its scope ── Danger
+//!                                     ├── Subject ── Rule with its scope ── Risk
 //! RoleBinding, ClusterRoleBinding ────┘
 //! ```
 //!

@@ -5,8 +5,8 @@
 //! written here ([`config`], [`operator_condition`]).
 //!
 //! ```text
-//!  bundle, instance (Rust types) ── schema (bounds, CEL) ──> crds/*.yaml ─┐
-//!                                    install (permissions, pods) ──────────────┴> install/rukpak.yaml
+//!  bundle, bundle_instance (Rust types) ── schema (limits, CEL) ──> crds/*.yaml ─┐
+//!                                          install (permissions, pods) ──────────┴> install/rukpak.yaml
 //! ```
 
 pub mod bundle;

@@ -204,7 +204,7 @@ pub fn update_channel(channel: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-// === impl Values ===
+// === impl TemplateValues ===
 
 impl TemplateValues {
     fn value(&self, variable: Variable) -> Option<String> {

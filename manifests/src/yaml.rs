@@ -321,7 +321,7 @@ pub fn estimate(input: &[u8]) -> usize {
 }
 
 impl Limits {
-    /// Deducts a weight from the limits, or returns the fault if it exceeds them.
+    /// Deducts a weight from the limits, or returns an error if it exceeds them.
     fn spend(&mut self, weight: cost::Weight) -> Option<DocumentError> {
         match (
             self.values.checked_sub(weight.values),

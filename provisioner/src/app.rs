@@ -1,8 +1,8 @@
 //! The process: flags, log, metrics, leader election, readiness and signals.
 //!
 //! ```text
-//!  args ─> configuration ─> Context ─┬─ content service, probes, metrics, log level      until shutdown
-//!                                    └─ Lease ─> label, kinds, bundle, instance ─────── while leading
+//!  args ─> RuntimeConfig ─> Context ─┬─ content service, probes, metrics, log level      until shutdown
+//!                                    └─ Lease ─> leader label, discovery, controllers ─ while leading
 //!  first signal: running work finishes, then the Lease is released; second signal: immediate exit
 //!  Lease lost, or a task ended or panicked: exit code 1, so that the kubelet restarts the container
 //! ```

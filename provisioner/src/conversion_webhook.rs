@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  API server ─ ConversionReview ─> /convert ─ review ─> manifests::api::catalog_source::convert  two replicas, no state
-//!  CertificateManager: CA ─> definition: decide ─> spec.conversion.webhook.clientConfig.caBundle
+//!  CertificateManager: CA ─> crd: decide ─> spec.conversion.webhook.clientConfig.caBundle
 //! ```
 //!
 //! Without the webhook, requests for a version that is not stored fail. The garbage collector and the namespace controller

@@ -6,9 +6,9 @@
 //! including skipped entries, headers and padding.
 //!
 //! ```text
-//!  directory ──────────────────────── walk ─┐
-//!  file, stream ── inflate ── meter ── tar ─┼── Gate (paths, limits) ──> Tree ──> Content
-//!  layers ──────── inflate ── meter ── tar ─┘
+//!  directory ─────────────────────────── walk ─┐
+//!  file, stream ── decompress ── meter ── tar ─┼── EntryLimiter (paths, limits) ──> Tree ──> Content
+//!  layers ──────── decompress ── meter ── tar ─┘
 //!
 //!  Content ── pack ──> deterministic archive and its digest
 //! ```

@@ -1,11 +1,11 @@
 //! Safety check of a CRD upgrade for existing custom resources and their clients.
 //!
 //! ```text
-//!  CRD in the cluster ──┐                   ┌──► restrictions: problems
+//!  CRD in the cluster ──┐                   ┌──► restrictions: findings
 //!                       ├─ assess (compare) ┤
 //!  CRD of the bundle ───┘                   └──► custom resources that may be invalid
 //!                                                  │ listed, page by page
-//!                                                  └─ prepare (prune, default), validate ──► problems
+//!                                                  └─ prepare (prune, default), validate ──► findings
 //! ```
 //!
 //! Custom resources are read only if a change may invalidate them. Rules that cannot be evaluated here, CEL above all, are

@@ -2,8 +2,8 @@
 //! permissions are listed at once, as objects to apply.
 //!
 //! ```text
-//!  plan ── need ──► permissions by scope ──┐
-//!  SelfSubjectRulesReview by scope ────────┴─► not allowed by rules ─► SelfSubjectAccessReview ─► missing ─► text
+//!  plan ── required ──► permissions by scope ──┐
+//!  SelfSubjectRulesReview by scope ────────────┴─► not allowed by rules ► SelfSubjectAccessReview ► missing ► manifest
 //! ```
 //!
 //! RBAC rules are compared here, with one request per namespace. Other authorizers do not publish their rules, so each

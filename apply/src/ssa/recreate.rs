@@ -1,7 +1,7 @@
 //! Recreation of objects: deletes objects whose new form changes immutable fields, and creates them again.
 //!
 //! ```text
-//!  dry run ── 422 ─► assess ─┬─ a creation fails as well ─► Failure: the object is invalid
+//!  dry run ── 422 ─► assess ─┬─ a creation fails as well ─► ApplyFailure: the object is invalid
 //!                            └─ a creation is valid ──────► Immutable: fields, obstacle ─► the caller permits the deletion
 //!
 //!  rollout, in the wave of the object:  apply ── 422 ─► assess ─► delete ─► wait ─► apply

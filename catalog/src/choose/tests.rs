@@ -92,7 +92,7 @@ fn answer<'a>(catalog: &'a str, priority: i64, answer: CatalogAnswer<'a>) -> Off
     }
 }
 
-/// Formats a verdict as `install 1.0.0`, `upgrade 1.1.0`, `stay` or `nothing`.
+/// Formats an outcome as `install 1.0.0`, `upgrade 1.1.0`, `stay` or `nothing`.
 fn short(decision: &Decision) -> String {
     match &decision.verdict {
         Outcome::Install(bundle) => format!("install {}", bundle.name),

@@ -55,7 +55,7 @@ fn documents_and_faults_are_visited_in_order() {
         r#"{"schema":"s","schema":"t"}"# => &["f:1 t /"];
         &format!("{{{many}\"schema\":\"s\"}}") => &["f:1 s /"];
         &format!("{{{many}\"schema\":\"s\",\"K7\":1}}") => &[r#"f:1: duplicate keys for key "k7": [K7 k7] []"#];
-        // A fault; the next document is read.
+        // An error; the next document is read.
         r#"{"name":"<n>"} {"schema":7,"package":"p"} {"schema":"s","name":null} {"schema":""} {"schema":"s"}"# => &[
             r#"f:1: object '{"name":"<n>"}' is missing root schema field []"#,
             r#"f:1: expected value for key "schema" to be a string, got number: 7 [p]"#,

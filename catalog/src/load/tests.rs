@@ -180,7 +180,7 @@ fn fault_without_package_breaks_its_file_or_directory() {
 // parity: load-9
 #[test]
 fn broken_package_has_its_own_reason() {
-    // A fault without a package, in another file that is read first.
+    // An error without a package, in another file that is read first.
     let lost = "{\"schema\": \"olm.channel\", \"name\": \"lost\"}";
     let mut own = sound();
     own.push(bundle("0.3.0"));
@@ -194,7 +194,7 @@ fn broken_package_has_its_own_reason() {
     let catalog = loaded(&[("a/lost.json", lost), ("b/foo.json", &*nameless)]);
     let reason = catalog.why_broken("foo").unwrap();
     assert!(reason.starts_with("b/foo.json:6: "), "{reason}");
-    // So many faults that the package's own is not retained.
+    // So many errors that the package's own is not retained.
     let many = format!("{lost}\n").repeat(11_000);
     let catalog = loaded(&[("a/lost.json", &many), ("b/foo.json", &nameless)]);
     let reason = catalog.why_broken("foo").unwrap();

@@ -6,7 +6,7 @@
 //! `semver_compare`.
 //!
 //! ```text
-//! text ── token ──► expression ──► kind (int, list(string), any …) ◄── functions
+//! text ── lexer ──► expression ──► types (int, list(string), any …) ◄── overloads
 //! ```
 //!
 //! The available CEL crate is not safe for untrusted input: forty parentheses overflow its stack. Here, depth and

@@ -153,7 +153,7 @@ impl Blob {
     }
 }
 
-// === impl File ===
+// === impl OutputFile ===
 
 impl OutputFile<'_> {
     /// Writes the blobs of the file.

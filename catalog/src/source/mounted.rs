@@ -33,7 +33,7 @@ struct MountedFile {
     decompressed_size: Option<u64>,
 }
 
-// === impl Mounted ===
+// === impl MountedDir ===
 
 impl MountedDir {
     /// Lists the files and determines the size of compressed ones, so that no larger content is ever read.

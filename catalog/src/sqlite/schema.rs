@@ -43,7 +43,7 @@ pub(super) const ROW_ID: &str = "_rowid_";
 #[derive(Debug)]
 pub(super) struct Schema(BTreeMap<String, BTreeSet<String>>);
 
-// === impl Layout ===
+// === impl Schema ===
 
 impl Schema {
     /// Reads the relevant tables and checks that the database is a catalog.

@@ -82,7 +82,7 @@ impl Basic {
     }
 }
 
-// === impl Slot ===
+// === impl BasicEntry ===
 
 impl BasicEntry {
     fn missing_package(&self) -> Option<String> {

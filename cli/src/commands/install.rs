@@ -1,10 +1,10 @@
 //! `rukpak install`.
 //!
 //! ```text
-//! BUNDLE ─ wanted ─┬─ a reference ───────────────────────────────┐
-//!                  └─ content: checked, packed ── upload         ├─ BundleInstance (server-side apply) ─ progress
-//!                                          (to the Bundle that   │
-//!                                           is created for it) ◄─┘
+//! BUNDLE ─ request ─┬─ a reference ───────────────────────────────┐
+//!                   └─ content: checked, packed ── upload         ├─ BundleInstance (server-side apply) ─ assess
+//!                                           (to the Bundle that   │
+//!                                            is created for it) ◄─┘
 //! ```
 
 pub(crate) mod assess;

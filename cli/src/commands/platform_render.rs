@@ -1,8 +1,8 @@
 //! `rukpak platform`: manifests for platform operators in a new cluster.
 //!
 //! ```text
-//!  PACKAGE... ─ choosing (catalogs, as the provisioner chooses) ─┬─ problems: nothing is written
-//!                                                                └─ objects ─ standard output, or a staged directory
+//!  PACKAGE... ─ choose (catalogs, like the provisioner) ─┬─ problems: nothing is written
+//!                                                        └─ objects ─ standard output, or a staged directory
 //! ```
 
 mod choose;

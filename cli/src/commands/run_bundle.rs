@@ -1,11 +1,11 @@
 //! `rukpak run bundle`, `rukpak run bundle-upgrade` and `rukpak cleanup`.
 //!
 //! ```text
-//! BUNDLE-IMAGE ─ pulling ─► bundle, facts ──┐
-//! --index-image ─ pulling ─► index ─────────┼─ catalog::compose::compose ─► a valid catalog, or an error
-//! annotations ─ history ─► earlier bundles ─┘                                    │
-//! APIs of the cluster ───── engine ─┬► native: one BundleInstance ◄──────────────┤
-//!                                   └► olm: a CatalogSource, a Subscription ◄────┘
+//! BUNDLE-IMAGE ─ images ─► bundle and its info ─┐
+//! --index-image ─ images ─► index ──────────────┼─ catalog::compose::compose ─► a valid catalog, or an error
+//! annotations ─ history ─► earlier bundles ─────┘                                    │
+//! APIs of the cluster ───── engine ─┬► native: one BundleInstance ◄──────────────────┤
+//!                                   └► olm: a CatalogSource, a Subscription ◄────────┘
 //! ```
 //!
 //! This module has the code that both engines share. Each engine has a module with its own code.

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  ClusterVersion, API server ── target: current and new release
-//!  BundleInstances, ClusterServiceVersions, roles, requests ── read ──┐
-//!  PlatformOperators, Subscriptions ── follow ────────────────────────┤
-//!  catalogs ── the newest reachable version ──────────────────────────┴── judge ── a table, JSON, YAML
+//!  BundleInstances, ClusterServiceVersions, roles, requests ── cluster_state ──┐
+//!  PlatformOperators, Subscriptions ── channels ───────────────────────────────┤
+//!  catalogs ── the newest reachable version ───────────────────────────────────┴── assess ── a table, JSON, YAML
 //! ```
 
 mod assess;

@@ -45,7 +45,7 @@ fn short(permissions: &SubjectPermissions) -> Vec<String> {
     permissions.grants.iter().map(line).collect()
 }
 
-/// Formats the holder, scope, grants and roles of others of each entry.
+/// Formats the subject, scope, grants and roles of others of each entry.
 fn described(values: &[Value]) -> Vec<String> {
     let line = |permissions: &SubjectPermissions| {
         let (grants, others) = (short(permissions), &permissions.other_roles);

@@ -27,7 +27,7 @@ struct Chosen {
 
 impl Identity {
     /// Returns the identity as one string, the key in
-    /// [`Details::catalog_maxima`](super::platform_status::OperatorDetails::catalog_maxima).
+    /// [`OperatorDetails::catalog_maxima`](super::platform_status::OperatorDetails::catalog_maxima).
     pub fn key(&self) -> String {
         key(&self.package, &self.bundle, &self.digest)
     }

@@ -69,7 +69,7 @@ struct CommentedObject {
     object: Value,
 }
 
-// === impl Document ===
+// === impl CommentedObject ===
 
 impl CommentedObject {
     fn new(comment: impl Into<Cow<'static, str>>, object: Value) -> Self {

@@ -14,7 +14,7 @@ pub struct EntryLimiter<T> {
 }
 
 impl<T> EntryLimiter<T> {
-    /// Creates a gate without entries, with these limits.
+    /// Creates a limiter without entries, with these limits.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::Irregular;
 
 /// Ordered map of values and irregular entries by normalized relative path. No path has both, is repeated, or lies below
-/// another one. Only a [`Gate`](super::EntryLimiter) creates a map, so that its users do not have to validate the paths again.
+/// another one. Only an [`EntryLimiter`](super::EntryLimiter) creates a map, so that its users do not have to validate
+/// the paths again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathMap<T> {
     values: BTreeMap<String, T>,

@@ -93,7 +93,7 @@ pub fn check(value: &Value, ty: impl Into<Type>) -> Vec<Problem> {
     conform(&mut value.clone(), ty)
 }
 
-// === the walk ===
+// === ConformWalk ===
 
 struct ConformWalk {
     problems: Vec<Problem>,

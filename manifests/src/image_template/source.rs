@@ -52,7 +52,7 @@ pub fn choose<'a>(
     }
 }
 
-// === impl Holder ===
+// === impl TemplateSource ===
 
 impl TemplateSource {
     /// Returns the name of the annotation, or `None` for the image field.

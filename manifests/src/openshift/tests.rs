@@ -1,5 +1,6 @@
 //! Parsing and arithmetic of `olm.maxOpenShiftVersion`; comments name rows of its acceptance list. Decisions and
-//! messages are tested in the provisioner: `platform::gate`, `platform::aggregate` and `preflight`.
+//! messages are tested in the provisioner: `cluster_operator::upgradeable`, `cluster_operator::controller` and
+//! `bundle_instance::rollout::prepare`.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Conversion of a document's text to its value, and of its faults to errors with a position in the file.
+//! Conversion of a document's text to its value. Errors get a position in the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,7 @@ fn unmarked(text: &[u8]) -> &[u8] {
     text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text)
 }
 
-/// Converts a fault in a document to an error in the file; `document` is the index from 0.
+/// Converts an error in a document to an error in the file; `document` is the index from 0.
 pub(super) fn error(chunk: &DocumentText, document: usize, fault: DocumentError) -> Error {
     let place = fault
         .at

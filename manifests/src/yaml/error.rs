@@ -98,7 +98,7 @@ impl DocumentError {
         }
     }
 
-    /// Returns the fault of an input with more bytes than the limit.
+    /// Returns the error of an input with more bytes than the limit.
     pub(super) fn too_long(limits: &Limits) -> Self {
         let message = format!("larger than the limit of {} bytes", limits.bytes);
         Self {
@@ -108,7 +108,7 @@ impl DocumentError {
         }
     }
 
-    /// Returns the fault of an input with more entries of mappings and sequences than remain in the limit.
+    /// Returns the error of an input with more entries of mappings and sequences than remain in the limit.
     pub(super) fn too_many(at: Option<usize>, limits: &Limits) -> Self {
         let message = format!(
             "too many values: at most {} are allowed in this input",
@@ -121,7 +121,7 @@ impl DocumentError {
         }
     }
 
-    /// Returns the fault of values that take more memory than remains in the limit.
+    /// Returns the error of values that take more memory than remains in the limit.
     pub(super) fn too_large(at: Option<usize>, limits: &Limits) -> Self {
         let message = format!(
             "too many values: at most {} bytes of memory are allowed for the values of this input",

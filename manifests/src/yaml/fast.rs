@@ -20,8 +20,8 @@ use super::{Limits, cost, error::DocumentError, scalar::Scalar};
 /// Returns the value of a document, or `None` if the complete parser must decide.
 ///
 /// # Errors
-/// Returns a fault if the values exceed the limits of number or memory. The complete parser, which requires more memory,
-/// would only allocate all of that again.
+/// Returns an error if the values exceed the limits of number or memory. The complete parser, which requires more
+/// memory, would only allocate all of that again.
 pub(super) fn value(text: &str, limits: &Limits) -> Result<Option<Value>, DocumentError> {
     if !is_simple(text.as_bytes()) {
         return Ok(None);
@@ -86,7 +86,7 @@ struct Reader<'a> {
     values: usize,
     /// Remaining memory of the entries, in bytes.
     memory: usize,
-    /// Creates the fault for the first exceeded limit.
+    /// Creates the error for the first exceeded limit.
     exceeded: Option<fn(Option<usize>, &Limits) -> DocumentError>,
 }
 

@@ -1,6 +1,6 @@
 //! Mutations of YAML, and properties that hold for every input.
 //!
-//! `RUKPAK_CORPUS=folder` checks all YAML files below a directory as well.
+//! `RUKPAK_CORPUS=<directory>` checks all YAML files below a directory as well.
 
 use std::{env, fs, path::Path as FilePath};
 

@@ -47,7 +47,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Returns a node. Ids come from the tree itself, so a missing node is a bug, which is reported like any other fault.
+    /// Returns a node. Ids come from the tree itself, so a missing node is a bug, which is reported like other errors.
     pub(super) fn node(&self, id: Id) -> Result<&Node, DocumentError> {
         self.nodes
             .get(id)
@@ -197,7 +197,7 @@ fn reject_escaped_slash(
     Ok(())
 }
 
-/// Returns the fault of a document that exceeds the depth limit.
+/// Returns the error of a document that exceeds the depth limit.
 pub(super) fn too_deep(at: usize, limits: &Limits) -> DocumentError {
     DocumentError::new(
         at,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  ImageDigestMirrorSets, ImageTagMirrorSets, ImageContentSourcePolicies ─┐
-//!  Image "cluster" ── ConfigMap with CAs of registries ───────────────────┤ watches configuration
+//!  Image "cluster" ── ConfigMap with CAs of registries ───────────────────┤ watches parse
 //!  Proxy "cluster" ── ConfigMap with CAs for all servers ─────────────────┼──────> (pure) ──> Access of every source
 //!  Secret openshift-config/pull-secret ───────────────────────────────────┘             └──> problems: log, metric, events
 //! ```

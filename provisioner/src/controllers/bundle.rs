@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  Bundle ── source ──> SourceRequest ─┐
-//!            access ──> credentials ───┴─ fetch ──> store ── check (convert) ──> bundle info/error ── status ──> Bundle
+//!       credentials ──> Access ────────┴─ fetch ─> store ─ validate (convert) ─> bundle info/error ─ status ─> Bundle
 //!                                          ▲                                                              │ pin
-//!            load (the store lost it) ─────┴────────── the pinned source, and the same digest ◄───────────┘
+//!            content (the store lost it) ──┴────────── the pinned source, and the same digest ◄───────────┘
 //! ```
 //!
 //! While the status and the store agree, no content is fetched: a moved tag does not change a Bundle. Content that the

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  CatalogSource ─ locate ─┬── served: gRPC ── the requested packages ────────┐
-//!  (watch, in namespaces   └── image: unpack ── load ── all packages ─────────┴──► CatalogCache ──► offers, maxima
-//!   that the admin sets)
+//!  (watch, in namespaces   └── image: unpack ── load ── all packages ─────────┴──► CatalogCache ──► offers, max
+//!   that the admin sets)                                                                            OpenShift versions
 //! ```
 //!
 //! If OLM serves a catalog, its registry server is queried. Otherwise the catalog's image is pulled with the secrets of the
@@ -86,7 +86,7 @@ impl fmt::Display for CatalogKey {
     }
 }
 
-// === impl Key ===
+// === impl CatalogKey ===
 
 impl CatalogKey {
     /// Returns the bytes of `namespace/name`.

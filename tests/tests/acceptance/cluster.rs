@@ -16,7 +16,7 @@ use manifests::{
 use serde_json::{Value, json};
 use tests::{chain, corpus};
 
-/// Objects of real bundles that no API server accepts because of an error in the bundle; docs/exceptions.md explains each.
+/// Objects of real bundles that no API server accepts because of an error in the bundle.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
 fn convert(bundle: &Path, namespace: &str) -> Vec<Object> {

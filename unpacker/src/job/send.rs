@@ -219,7 +219,7 @@ fn request(receiver: &Receiver) -> Result<request::Builder, Error> {
     Ok(request)
 }
 
-// === Answers ===
+// === Response ===
 
 struct Response<'a> {
     to: &'a str,

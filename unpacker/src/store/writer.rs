@@ -131,7 +131,7 @@ impl<'a> ContentWriter<'a> {
         // The write set the time with the coarse clock of the kernel, so the file may appear older than content that
         // was used before.
         disk.clock.mark_used(&file);
-        // The reserved space is now used by the file. Holders of the replaced file hold corrupt content.
+        // The reserved space is now used by the file. A `Hold` of the replaced file protects corrupt content.
         let replaced = existing.map_or(0, |existing| existing.len());
         usage.set((usage.used() + size.len()).saturating_sub(reserved.size + replaced))?;
         reserved.size = 0;

@@ -158,7 +158,7 @@ pub(crate) fn fill(reader: &mut dyn Read, mut buffer: &mut [u8]) -> io::Result<u
     Ok(filled)
 }
 
-// === Blocks ===
+// === TarBlocks ===
 
 /// The compression of a stream, which determines whether truncation is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -89,9 +89,9 @@ async fn bodies_are_bounded_and_whole() {
         no length              | 200; Content-Length: - << abc | | | GET / -> abc
         largest                | 200 << {x*1000} | | | GET / -> {x*1000}
         more than the length   | 200; Content-Length: 2 << abcdef | | | GET / -> ab
-        too large by its head  | 200; Content-Length: 1001 ~ stall | | | GET / -> LimitExceeded, terminal: *a/ is larger than the limit of 1000 bytes
-        endless chunks         | 200; {chunked} ~ repeat 4\r\nabcd\r\n | | | GET / -> LimitExceeded, terminal: *limit of 1000 bytes
-        endless                | 200; Content-Length: - ~ repeat {zero*4096} | | | GET / -> LimitExceeded, terminal: *limit of 1000 bytes
+        too large by its head  | 200; Content-Length: 1001 ~ stall | | | GET / -> LimitExceeded, terminal: *a/ is larger than the limit of 1000 bytes; check the address
+        endless chunks         | 200; {chunked} ~ repeat 4\r\nabcd\r\n | | | GET / -> LimitExceeded, terminal: *limit of 1000 bytes; check the address
+        endless                | 200; Content-Length: - ~ repeat {zero*4096} | | | GET / -> LimitExceeded, terminal: *limit of 1000 bytes; check the address
         drip                   | 200; Content-Length: 1000 ~ drip | | total=500 | GET / -> TimedOut, transient: *longer than 0.5 s*
         stop                   | 200; Content-Length: 1000 << abc ~ stall | | idle=100 | GET / -> TimedOut, transient: *sent nothing for 0.1 s*
         shorter than stated    | 200; Content-Length: 9 << abc | | | GET / -> ConnectionBroken, transient: *interrupted after 3 bytes*

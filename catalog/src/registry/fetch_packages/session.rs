@@ -65,7 +65,7 @@ impl<'a> FetchSession<'a> {
         }
     }
 
-    /// Reads the requested packages. `kept` of the result includes packages that were read before.
+    /// Reads the requested packages. `retained_bytes` of the result includes packages that were read before.
     pub(super) async fn read(mut self, requested: BTreeSet<String>) -> Result<Packages, Error> {
         let mut list = Box::pin(self.client.list_bundles());
         while let Some(listed) = list.try_next().await? {

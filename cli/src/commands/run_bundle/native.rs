@@ -1,9 +1,9 @@
 //! The engine `native`: a package is a BundleInstance, and a version its image.
 //!
 //! ```text
-//! located ─► history (annotations, or installed bundle) ─► compose: does the new version extend a valid channel?
+//! locate ─► history (annotations, or installed bundle) ─► compose: rejects a version that extends no valid channel
 //!                                                                │
-//! BundleInstance ◄─ one patch: image, history, previous image ◄──┘ ─► waiting ─► done, or diagnosis, or rollback
+//! BundleInstance ◄─ one patch: image, history, previous image ◄──┘ ─► wait ─► success, diagnostics, or rollback
 //! ```
 //!
 //! The BundleInstance contains the whole state, so that the same command resumes after it was killed or lost its

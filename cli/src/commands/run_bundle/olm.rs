@@ -1,10 +1,10 @@
 //! The engine `olm`: a package is a CatalogSource, a Subscription and the objects that OLM creates from them.
 //!
 //! ```text
-//! composed catalog ─ parts ─► ConfigMaps ─► pod (provisioner serve) ◄── gRPC ── OLM
-//!                                            │ its address                        │
-//! history ─ annotations ─► CatalogSource ◄───┘                                    ▼
-//!             group ─► OperatorGroup   Subscription ─► InstallPlans: approved one by one ─► ClusterServiceVersion
+//! composed catalog ─ config_map_parts ─► ConfigMaps ─► registry_pod (provisioner serve) ◄── gRPC ── OLM
+//!                                                       │ its address                               │
+//! history ─ annotations ─► CatalogSource ◄──────────────┘                                           ▼
+//! operator_group ─► OperatorGroup   Subscription ─► approval: InstallPlans, one by one ─► ClusterServiceVersion
 //! ```
 //!
 //! After an interruption the running operator is unchanged, and the same command continues. Its behavior after each write:

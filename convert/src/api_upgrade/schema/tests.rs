@@ -161,7 +161,11 @@ fn types_that_do_not_exist_are_replaced() {
         .find(|change| change.level == crate::finding::Level::Warning)
         .unwrap();
     assert_eq!(warning.path.to_string(), "schema.properties.a");
-    assert!(warning.message.contains("2 type(s)"), "{}", warning.message);
+    assert!(
+        warning.message.contains("had 2 unknown type(s)"),
+        "{}",
+        warning.message
+    );
 }
 
 #[test]

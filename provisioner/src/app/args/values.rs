@@ -36,7 +36,7 @@ pub(in crate::app) struct Controllers {
     pub(in crate::app) instance: bool,
     /// Controller of PlatformOperators, and the catalogs.
     pub(in crate::app) platform: bool,
-    /// Aggregator of the status of the others, and the upgrade gate of the cluster.
+    /// ClusterOperator controller, which also decides whether the cluster may be upgraded.
     pub(in crate::app) aggregator: bool,
 }
 

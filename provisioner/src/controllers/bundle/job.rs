@@ -1,9 +1,9 @@
 //! Unpack Jobs: images that a node pulls instead of the provisioner.
 //!
 //! ```text
-//!  Bundle ── declare ──> Job ──> pod: the image as a volume, or the program in it ── PUT /unpack/<bundle>.tgz ─┐
-//!    ▲                    │ state and message for the condition                                                │ admit
-//!    └───── status ◄──────┴───── annotation: the content's digest ◄────── store ◄── transfer::receive ◄────────┘
+//!  Bundle ─ manifest ──> Job ──> pod: the image as a volume, or the program in it ─ PUT /unpack/<bundle>.tgz ┐
+//!    ▲                    │ state and message for the condition                                    authorize │
+//!    └───── status ◄──────┴───── annotation: the content's digest ◄────── store ◄── transfer::receive ◄──────┘
 //! ```
 //!
 //! A Bundle has one Job, identified by its name and the uid of its owner. Only the declared specs are compared, never the

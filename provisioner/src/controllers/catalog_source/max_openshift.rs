@@ -14,7 +14,7 @@ use manifests::object::truncate;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CatalogMaximum {
     /// The authoritative catalog has the bundle, with this max OpenShift version or none: see
-    /// [`MaxOpenShiftVersion::text`](manifests::openshift::MaxOpenShiftVersion::text).
+    /// [`MaxOpenShiftVersion::raw`](manifests::openshift::MaxOpenShiftVersion::raw).
     Declared(Option<String>),
     /// All catalogs are loaded, and none has the bundle.
     NotFound,
@@ -25,7 +25,7 @@ pub enum CatalogMaximum {
 /// Max OpenShift versions of bundles, by their [`key`].
 pub type MaxOpenShiftVersions = BTreeMap<String, String>;
 
-// === impl Said ===
+// === impl CatalogMaximum ===
 
 impl CatalogMaximum {
     /// Returns the version to record, given the recorded one.

@@ -46,7 +46,7 @@ pub(super) struct CatalogContext {
     pub(super) facts: watch::Sender<ClusterFacts>,
     /// Built-in catalog server, if it is enabled.
     pub(super) serving: Option<Arc<RegistryServer>>,
-    /// Watches of registry pods.
+    /// Informers of registry pods.
     pub(super) pods: PodInformers,
 }
 

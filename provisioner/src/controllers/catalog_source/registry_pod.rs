@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!  CatalogSource ─ options ─┐
-//!  image's labels ──────────┴─ declare: ServiceAccount, Service, two NetworkPolicies, a pod
+//!  image's labels ──────────┴─ manifest: ServiceAccount, Service, two NetworkPolicies, a pod
 //!                                │
-//!  existing pods ─── observe ────┴─ decide: create, promote, delete, wait
+//!  existing pods ─── observe ────┴─ plan: create, promote, delete, wait
 //! ```
 //!
 //! The objects have the names, labels and shape of OLM's, so that clients that select, watch or scrape those keep working.

@@ -1,9 +1,9 @@
 //! Built-in catalog server for clusters without OLM.
 //!
 //! ```text
-//!  follow ── offer ──► Stores: one file per content ──► endpoint: one port per catalog ──► keep: Service, EndpointSlice
-//!                                                               ▲                                     │
-//!                                                               └────── watch: another client changed them ◄
+//!  reconcile ─ publish ► stores: one file per content ► endpoint: one port per catalog ► apply: Service, EndpointSlice
+//!                                                         ▲                                          │
+//!                                                         └── informer: another client changed them ◄┘
 //! ```
 //!
 //! Requests of the protocol do not name a catalog, so each catalog has its own port. A Service without selector and an
@@ -14,7 +14,8 @@
 //!
 //! Both objects are owned by the CatalogSource and are garbage-collected with it. They are identified by a label and their
 //! field manager. An object of the same name that belongs to another owner is reported and left unchanged. The Service of a
-//! catalog with a registry pod belongs to [`pods`](super::registry_pod). During a handover, both EndpointSlices may have endpoints.
+//! catalog with a registry pod belongs to [`super::registry_pod`]. During a handover, both EndpointSlices may have
+//! endpoints.
 
 mod apply;
 mod endpoint;

@@ -1,4 +1,5 @@
-//! Controller of the ClusterOperators: reports the state of all platform operators to the cluster, and whether the cluster may be upgraded.
+//! Controller of the ClusterOperators: reports the state of all platform operators to the cluster, and whether the
+//! cluster may be upgraded.
 //!
 //! ```text
 //! PlatformOperators, BundleInstances, ClusterVersion, ─┐

@@ -47,7 +47,7 @@ pub(crate) struct DecisionInputs<'a> {
     /// Returns the value of the catalog that a Subscription names, and the lowest one of all catalogs; `None` if the
     /// catalog does not belong to the admin.
     pub(crate) subscribed: &'a dyn Fn(&Entry) -> Option<(CatalogMaximum, CatalogMaximum)>,
-    /// Last declared maxima; `None` until they are read.
+    /// Last declared max OpenShift versions; `None` until they are read.
     pub(crate) recorded_maxima: Option<Arc<MaxOpenShiftVersions>>,
     /// Returns the remedy for an instance, of this platform operator, that runs on a release and not on the next one.
     pub(crate) remedy: &'a Remedies<'a>,
@@ -80,7 +80,7 @@ pub(crate) struct Decision {
     pub(crate) operators: BTreeMap<String, bool>,
     /// Packages that the catalogs have to track.
     pub(crate) packages: BTreeSet<String>,
-    /// Last declared maxima of the installed bundles; `None` while the recorded ones cannot be read.
+    /// Last declared max OpenShift versions of the installed bundles; `None` while the recorded ones cannot be read.
     pub(crate) maxima: Option<MaxOpenShiftVersions>,
     pub(crate) report: StatusTarget,
     /// Time at which the result changes without another event; `None` if it does not.
@@ -118,7 +118,7 @@ pub(crate) fn decide(facts: &ClusterState, outside: &DecisionInputs<'_>) -> Opti
         ClusterKind::Kubernetes => Default::default(),
     };
     let (counting, keeping) = maxima;
-    // Before the recorded maxima can be read, none are recorded.
+    // Before the recorded max OpenShift versions can be read, none are recorded.
     let is_read = outside.recorded_maxima.is_some() || facts.aggregated.is_listed();
     let keeps = is_read && cluster != ClusterKind::Kubernetes;
     let maxima = keeps.then(|| keeping.clone());
@@ -243,7 +243,7 @@ fn status_of(objects: &ObjectCache<ClusterOperator>, name: &str) -> Option<Clust
         .and_then(|operator| operator.status.clone())
 }
 
-/// Returns the maxima that count, the maxima to record, and the packages of the installed bundles.
+/// Returns the effective max OpenShift versions, those to record, and the packages of the installed bundles.
 fn collect_maxima(
     facts: &ClusterState,
     entries: &BTreeMap<String, Entry>,

@@ -12,8 +12,8 @@
 //!
 //! The installation of the cluster waits for every platform operator, until all were available once and the first
 //! installation of the cluster is complete. After that, one operator does not make the cluster unavailable, so that a typo
-//! in a new PlatformOperator cannot take the cluster down. `Upgradeable` comes from the [gate](super::upgradeable). Statuses are
-//! written only if they change, and transition times change only with the status of their condition.
+//! in a new PlatformOperator cannot take the cluster down. `Upgradeable` comes from [`super::upgradeable`]. Statuses
+//! are written only if they change, and transition times change only with the status of their condition.
 
 mod conditions;
 mod core;
@@ -78,7 +78,7 @@ pub struct Input<'a> {
     pub is_updating: bool,
     /// Assessment of the next cluster upgrade.
     pub gate: &'a UpgradeAssessment,
-    /// Last declared maxima of the catalogs, to be recorded.
+    /// Max OpenShift versions that catalogs declared last, to be recorded.
     pub catalog_maxima: BTreeMap<String, String>,
     /// Present time, for transition times and limits.
     pub now: Timestamp,

@@ -44,7 +44,7 @@ pub struct RemovedApiUsage {
     calls: watch::Sender<ApiCalls>,
 }
 
-// === impl Uses ===
+// === impl RemovedApiUsage ===
 
 impl RemovedApiUsage {
     /// Returns the uses of APIs that the next minor version of Kubernetes removes, by an instance on a cluster that runs

@@ -91,7 +91,7 @@ struct OperatorLabels {
     name: String,
 }
 
-/// Object whose status has the result of the aggregator.
+/// Object whose status the ClusterOperator controller writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReportLabels {
     name: &'static str,
@@ -233,7 +233,7 @@ impl Metrics {
         }
     }
 
-    /// Sets whether the status of an object has the current result of the aggregator.
+    /// Sets whether the ClusterOperator controller has written its current result into the status of an object.
     pub fn report(&self, name: &'static str, is_written: bool) {
         let gauge = self
             .platform

@@ -50,7 +50,7 @@ fn grouped_by(expression: &str) -> Vec<&str> {
     labels.map(str::trim).collect()
 }
 
-/// Sets the metrics of a verdict.
+/// Sets the metrics of an upgrade assessment.
 fn gate(metrics: &Metrics, verdict: &UpgradeAssessment) {
     metrics.upgradeable(verdict.is_upgradeable, verdict.reason, &verdict.counts);
 }

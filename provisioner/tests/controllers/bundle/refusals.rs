@@ -39,7 +39,7 @@ async fn b07_h04_rejected_content_is_explained_without_server_text() {
         "b7", http(&none), "readdir manifests: file does not exist" => "hello";
         "h4", http(&none.replace("/none", "/missing")), "unexpected status \"404 Not Found\"" => "department";
         "pinned", http(&document), gives.as_str() => actual.as_str();
-        "said", rejected, "the server rejected the request; check its" => "embargoed";
+        "said", rejected, "the server rejected the request; check the URL" => "embargoed";
     ];
     let names = rows.each_ref().map(|(name, ..)| unique(name));
     for (name, (_, source, ..)) in names.iter().zip(&rows) {

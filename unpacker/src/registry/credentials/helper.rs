@@ -188,7 +188,7 @@ mod tests {
         let Ok(HelperResult::HelperMissing(error)) = get("of-nobody", "h").await else {
             panic!("no program has this name")
         };
-        ::tests::assert_has(&error, "cannot be started");
+        ::tests::assert_has(&error, "failed to start");
     }
 
     #[tokio::test]

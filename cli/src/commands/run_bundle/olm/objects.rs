@@ -184,7 +184,7 @@ pub(super) fn subscription(namespace: &str, package: &str, channel: &str, csv: &
     })
 }
 
-/// Returns the facts about an OperatorGroup that decide about its use.
+/// Returns the properties of an OperatorGroup that decide about its use.
 pub(super) fn group(object: &Value) -> OperatorGroupInfo {
     let spec = |key| get_path(object, &["spec", key]);
     let targets = spec("targetNamespaces")

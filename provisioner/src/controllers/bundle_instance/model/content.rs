@@ -11,16 +11,16 @@ use super::*;
 pub(super) const NAMESPACE: &str = "default";
 /// The API group of the custom resources.
 const GROUP: &str = "model.example.com";
-/// The definition of the custom resources.
+/// Name of the CRD of the custom resources.
 pub(super) const DEFINITION: &str = "widgets.model.example.com";
 /// The objects that a bundle can have. The first four are ConfigMaps, and the data of `fixed` cannot be changed.
 const OBJECTS: &str = "map-0 map-1 map-2 fixed operator api server hook definition widget";
 
-/// The objects of a bundle, each with one of two values. The value of the definition is its storage version.
+/// The objects of a bundle, each with one of two values. The value of the CRD is its storage version.
 #[derive(Debug, Clone)]
 pub(super) struct Content(BTreeMap<&'static str, u8>);
 
-/// A random bundle. It has a custom resource only if it has the definition.
+/// A random bundle. It has a custom resource only if it has the CRD.
 pub(super) fn content() -> impl Strategy<Value = Content> {
     let value = prop_oneof![1 => Just(None), 2 => (1..=2_u8).prop_map(Some)];
     let count = OBJECTS.split(' ').count();
@@ -93,7 +93,7 @@ fn object(name: &str, value: u8, config: u8) -> Object {
     Object::try_from(object).unwrap()
 }
 
-/// The definition with the version `v1`, or with `v1` and the storage version `v2`.
+/// The CRD with the version `v1`, or with `v1` and the storage version `v2`.
 fn crd(storage: u8) -> Value {
     let version = |number: u8| {
         json!({
@@ -129,7 +129,7 @@ pub(super) fn is_widget(identity: &Identity) -> bool {
     identity.group == GROUP && identity.kind == "Widget"
 }
 
-/// Answers for kinds as discovery does. Widgets are served while their definition exists.
+/// Answers for kinds as discovery does. Widgets are served while their CRD exists.
 pub(super) fn found(objects: &[Object], has_definition: bool) -> DiscoveredKinds {
     let kinds = objects.iter().map(plan::kind_of);
     let served = kinds.map(|gvk| {

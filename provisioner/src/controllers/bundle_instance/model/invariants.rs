@@ -10,7 +10,7 @@ use super::{
 
 /// The number of reconciles until an instance without faults has converged.
 const MAX_RECONCILES: usize = 40;
-/// The message about a definition that would lose a version in which custom resources are stored.
+/// The message about a CRD that would lose a version in which custom resources are stored.
 const STORED_VERSIONS: &str = "validating upgrade for CRD";
 /// The number of reconciles after which an object of the active revision exists.
 const MAX_MISSING: u32 = 3;
@@ -124,7 +124,7 @@ pub(super) fn converge(world: &mut World) -> Result<(), String> {
     let status = world.server.status();
     let is_blocked = |condition: &Condition| condition.message.contains(STORED_VERSIONS);
     if !world.server.lost.is_empty() && status.conditions.iter().any(is_blocked) {
-        // The remaining records have a definition to which the live one cannot return. The condition names the remedy.
+        // The remaining records have a CRD to which the live one cannot return. The condition names the remedy.
         return Ok(());
     }
     Err(format!(
@@ -167,7 +167,7 @@ fn is_settled(world: &World) -> bool {
     let is_held = spec.rollback_to.is_some() || status.failed_template_hash.is_some();
     let hash = template::hash(&world.server.instance);
     let is_newest = newest.is_some_and(|newest| newest.template_hash.as_ref() == Some(&hash));
-    // A definition does not lose a version in which custom resources are stored.
+    // A CRD does not lose a version in which custom resources are stored.
     let is_refused = installed.is_some_and(|c| {
         [
             STORED_VERSIONS,

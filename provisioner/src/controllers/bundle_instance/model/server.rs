@@ -103,7 +103,7 @@ impl Server {
         identities.any(|identity| identity.name == DEFINITION)
     }
 
-    /// Returns the definition as the API server does, if it exists.
+    /// Returns the CRD as the API server does, if it exists.
     pub(super) fn crd(&self) -> Option<Value> {
         let mut objects = self.objects.iter();
         let (_, live) = objects.find(|(identity, _)| identity.name == DEFINITION)?;
@@ -138,7 +138,7 @@ impl Server {
         self.planned_with(objects, inventory, self.has_definition())
     }
 
-    /// Plans as if the definition existed, or as if it did not.
+    /// Plans as if the CRD existed, or as if it did not.
     fn planned_with(&self, objects: Vec<Object>, inventory: &Inventory, is_defined: bool) -> Plan {
         let found = content::found(&objects, is_defined);
         let (owner, optional) = (self.owner(), BTreeSet::new());

@@ -213,7 +213,7 @@ struct WatchOutage {
     backoff: WatchBackoff,
 }
 
-// === impl Outage ===
+// === impl WatchOutage ===
 
 impl WatchOutage {
     /// Records that the watch works.

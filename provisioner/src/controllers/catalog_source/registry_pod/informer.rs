@@ -1,5 +1,5 @@
-//! Watches of registry pods and their objects: one metadata-only watch per kind and namespace, shared by all catalogs of
-//! the namespace.
+//! Informers of registry pods and their objects: one metadata-only watch per kind and namespace, shared by all catalogs
+//! of the namespace.
 
 use std::{collections::BTreeMap, fmt::Debug, pin::pin, sync::Arc};
 
@@ -28,7 +28,7 @@ use crate::controllers::catalog_source::{
 };
 use apply::backoff::patient;
 
-/// Watches of all namespaces that have registry pods.
+/// Informers of all namespaces that have registry pods.
 #[derive(Debug, Default)]
 pub struct PodInformers {
     notifier: Arc<ChangeNotifier>,
@@ -50,7 +50,7 @@ pub(super) struct PodChanges<'a> {
     watches: &'a PodInformers,
 }
 
-// === impl Watches ===
+// === impl PodInformers ===
 
 impl PodInformers {
     /// Returns the number of watched namespaces.

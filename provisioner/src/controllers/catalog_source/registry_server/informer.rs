@@ -1,4 +1,4 @@
-//! Watches of the Services and EndpointSlices of served catalogs, which notify the endpoints of changes. They cover
+//! Informers of the Services and EndpointSlices of served catalogs, which notify the endpoints of changes. They cover
 //! metadata only; the provisioner's own writes are recognized by their resource version.
 
 use std::{collections::BTreeSet, fmt::Debug, pin::pin, sync::Arc};

@@ -18,7 +18,7 @@ pub struct CatalogListener {
     now: Option<(Arc<ServedStore>, DropGuard)>,
 }
 
-// === impl Listening ===
+// === impl CatalogListener ===
 
 impl CatalogListener {
     /// Wraps a non-blocking socket that is already listening.

@@ -58,7 +58,7 @@ pub struct ServedStore {
     size: u64,
 }
 
-// === impl Served ===
+// === impl ServedStore ===
 
 impl ServedStore {
     /// Returns the digest of the content.
@@ -77,7 +77,7 @@ impl ServedStore {
     }
 }
 
-// === impl Stores ===
+// === impl CatalogStores ===
 
 impl CatalogStores {
     /// Creates a cache below a directory. The subdirectory is created with the first file. `calls` observes the gRPC

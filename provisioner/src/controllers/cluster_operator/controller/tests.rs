@@ -1,4 +1,4 @@
-//! Decisions of the aggregator.
+//! Decisions of the ClusterOperator controller.
 
 mod olm;
 
