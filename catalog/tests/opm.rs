@@ -130,7 +130,7 @@ fn assert_same_in(
         (Err(rukpak), Err(theirs)) => {
             let rukpak = rukpak.to_string();
             assert!(
-                Reason::of(&rukpak).is(&Reason::of(theirs)),
+                Reason::from_message(&rukpak).is(&Reason::from_message(theirs)),
                 "{dirs:?} {level} {name}: two reasons\nours: {rukpak}\nopm:  {theirs}"
             );
         }

@@ -169,7 +169,7 @@ impl User {
     }
 
     /// Returns the user of an `Authorization` header.
-    fn of(header: &str) -> Option<Self> {
+    fn from_header(header: &str) -> Option<Self> {
         [OWNER, TENANT]
             .into_iter()
             .find(|user| user.basic() == header)

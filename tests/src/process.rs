@@ -41,11 +41,11 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(dir: TempDir, name: &str, args: &[&str]) -> Self {
-        Self::of(dir, &program(name), args)
+        Self::with_dir(dir, &program(name), args)
     }
 
     /// Starts the program at a path.
-    pub(crate) fn of(dir: TempDir, program: &Path, args: &[&str]) -> Self {
+    pub(crate) fn with_dir(dir: TempDir, program: &Path, args: &[&str]) -> Self {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
         let name = name.into_owned();
         let mut child = Command::new("sh")

@@ -51,7 +51,7 @@ impl Provisioner {
             more,
         ]
         .concat();
-        let process = Process::of(dir, &program, &args);
+        let process = Process::with_dir(dir, &program, &args);
         let content = process.wait_for(|line| {
             let line: Value = serde_json::from_str(line).ok()?;
             let is_ready = line["message"] == "serving" && line["service"] == "content service";

@@ -159,7 +159,7 @@ impl Answer {
     }
 
     /// Returns an answer with this status, these headers and this body.
-    pub fn of(status: &str, headers: &[(&str, &str)], body: &[u8]) -> Self {
+    pub fn with_status(status: &str, headers: &[(&str, &str)], body: &[u8]) -> Self {
         let headers = headers
             .iter()
             .map(|(name, value)| format!("; {name}: {value}"));
@@ -263,7 +263,7 @@ impl Rule {
 impl Script {
     /// Reads a script.
     pub fn new(text: &str, values: &Values) -> Self {
-        Self::before(text, values, |_| Answer::of("404", &[], b""))
+        Self::before(text, values, |_| Answer::with_status("404", &[], b""))
     }
 
     /// Reads a script with a default for requests without a rule.

@@ -96,7 +96,7 @@ fn answer(
     }
     let user = match header(request, "Authorization") {
         None => None,
-        Some(login) => match User::of(login) {
+        Some(login) => match User::from_header(login) {
             Some(user) => Some(user),
             None => return unauthorized(),
         },

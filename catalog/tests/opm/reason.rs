@@ -21,7 +21,7 @@ const SAYINGS: [(&str, [&str; 2]); 5] = tests::rows![
 // === impl Reason ===
 
 impl Reason {
-    pub(crate) fn of(message: &str) -> Self {
+    pub(crate) fn from_message(message: &str) -> Self {
         for (reason, parts) in SAYINGS {
             if parts.iter().any(|part| message.contains(part)) {
                 return Self::Words(vec![reason.to_owned()]);

@@ -36,7 +36,9 @@ fn same(row: &str, files: Files<'_>) -> String {
     let catalog: Catalog = load(Source::Directory(dir.path()), &Limits::default()).unwrap();
     let (rukpak, theirs) = (catalog.as_opm(), theirs(dir.path()));
     let same = match (&rukpak, &theirs) {
-        (Some(rukpak), Some(theirs)) => Reason::of(rukpak).is(&Reason::of(theirs)),
+        (Some(rukpak), Some(theirs)) => {
+            Reason::from_message(rukpak).is(&Reason::from_message(theirs))
+        }
         (rukpak, theirs) => rukpak.is_none() && theirs.is_none(),
     };
     assert!(same, "{row}\n  ours: {rukpak:?}\n  opm:  {theirs:?}");
@@ -86,7 +88,7 @@ fn with(property: Value) -> String {
     changed(|c| c[3]["properties"].as_array_mut().unwrap().push(property))
 }
 
-fn of(type_: &str, value: &Value) -> String {
+fn property(type_: &str, value: &Value) -> String {
     with(json!({"type": type_, "value": value}))
 }
 

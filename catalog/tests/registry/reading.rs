@@ -28,7 +28,7 @@ use tokio::{sync::Notify, time::sleep};
 
 use crate::{
     fixture::{Served, bundle, chained, dir},
-    suspicion::{Body, Server, answered, connect, data, framed, of, respond, trailers},
+    suspicion::{Body, Server, answered, body_of_frames, connect, data, framed, respond, trailers},
     testing::object,
 };
 
@@ -50,7 +50,7 @@ impl Default for Script {
     fn default() -> Self {
         Self {
             listed: Vec::new(),
-            end: Arc::new(|| of(vec![trailers("0", "")])),
+            end: Arc::new(|| body_of_frames(vec![trailers("0", "")])),
             describe: Arc::new(|_| Package::default()),
             answer: answer(|asked| async { good(&served_bundle(asked)) }),
         }
@@ -72,7 +72,7 @@ async fn serve(script: Script) -> Server {
             answered(match head.uri.path() {
                 "/api.Registry/ListBundles" => {
                     let frames = script.listed.iter().map(message).collect();
-                    of(frames).chain((script.end)()).boxed()
+                    body_of_frames(frames).chain((script.end)()).boxed()
                 }
                 "/api.Registry/GetPackage" => {
                     let asked = GetPackageRequest::decode(body).unwrap();
@@ -96,7 +96,7 @@ fn message(message: &impl Message) -> http_body::Frame<bytes::Bytes> {
 }
 
 fn good(answer: &impl Message) -> Body {
-    of(vec![message(answer), trailers("0", "")])
+    body_of_frames(vec![message(answer), trailers("0", "")])
 }
 
 fn listed(package: &str, count: usize) -> Vec<Bundle> {
@@ -147,7 +147,7 @@ async fn shutdown_does_not_reject_requested_bundles() {
 #[tokio::test]
 async fn unavailable_answer_is_not_a_rejection() {
     for (status, is_refused) in [("2", true), ("5", true), ("4", false), ("14", false)] {
-        let answer = answer(move |_| async move { of(vec![trailers(status, "no")]) });
+        let answer = answer(move |_| async move { body_of_frames(vec![trailers(status, "no")]) });
         let script = with!(Script, listed: listed("tide", 1), answer);
         let read = read(script, ClientLimits::default(), &["tide"]).await;
         assert_eq!(read.is_ok(), is_refused, "{status}: {read:?}");
@@ -238,10 +238,10 @@ async fn present_packages_are_not_requested_again() {
 async fn failed_list_is_not_a_catalog() {
     type Row = (&'static str, fn() -> Body, fn(&Error) -> bool);
     let ends: [Row; 5] = tests::rows![
-        "no trailers", || of(Vec::new()) => |error| matches!(error, Error::Disconnected { .. });
-        "8", || of(vec![trailers("8", "enough")]) => |error| matches!(error, Error::Refused { .. });
-        "14", || of(vec![trailers("14", "later")]) => |error| matches!(error, Error::Refused { .. });
-        "2", || of(vec![trailers("2", "what?")]) => |error| matches!(error, Error::Refused { .. });
+        "no trailers", || body_of_frames(Vec::new()) => |error| matches!(error, Error::Disconnected { .. });
+        "8", || body_of_frames(vec![trailers("8", "enough")]) => |error| matches!(error, Error::Refused { .. });
+        "14", || body_of_frames(vec![trailers("14", "later")]) => |error| matches!(error, Error::Refused { .. });
+        "2", || body_of_frames(vec![trailers("2", "what?")]) => |error| matches!(error, Error::Refused { .. });
         "a stall", || futures::stream::pending().boxed() => |error| matches!(error, Error::Timeout { .. });
     ];
     for (name, end, is_expected) in ends {

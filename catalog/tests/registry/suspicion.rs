@@ -109,12 +109,12 @@ pub(crate) fn data(bytes: impl Into<Bytes>) -> Frame<Bytes> {
     Frame::data(bytes.into())
 }
 
-pub(crate) fn of(frames: Vec<Frame<Bytes>>) -> Body {
+pub(crate) fn body_of_frames(frames: Vec<Frame<Bytes>>) -> Body {
     stream::iter(frames.into_iter().map(Ok)).boxed()
 }
 
 fn then_nothing(frames: Vec<Frame<Bytes>>) -> Body {
-    of(frames).chain(stream::pending()).boxed()
+    body_of_frames(frames).chain(stream::pending()).boxed()
 }
 
 pub(crate) async fn connect(address: SocketAddr, bounds: ClientLimits) -> Client {
@@ -164,31 +164,31 @@ fn ended((count, error): (usize, Option<Error>)) -> String {
 async fn list_error_names_the_fault_of_the_server() {
     type Row = (&'static str, fn() -> Body, &'static str);
     let rows: [Row; 16] = tests::rows![
-        "good", || of(vec![data(message("a")), data(message("b")), trailers("0", "")]) => "2: end";
+        "good", || body_of_frames(vec![data(message("a")), data(message("b")), trailers("0", "")]) => "2: end";
         "stalls at once", || then_nothing(Vec::new()) => "0: Stalled ListBundles 300ms, temporary";
         "stalls after one", || then_nothing(vec![data(message("a"))]) => "1: Stalled ListBundles 300ms, temporary";
         "stalls after three", || then_nothing(vec![data(message("a")), data(message("a")), data(message("a"))]) => "3: Stalled ListBundles 300ms, temporary";
         "stalls in a message", || then_nothing(vec![data(message("a").slice(..4))])
             => "0: Stalled ListBundles 300ms, temporary";
-        "has no status", || of(vec![data(message("a"))]) => "1: Broken ListBundles, temporary";
+        "has no status", || body_of_frames(vec![data(message("a"))]) => "1: Broken ListBundles, temporary";
         "breaks", || {
             let broken = stream::once(async { Err(std::io::Error::other("gone")) });
-            of(vec![data(message("a"))]).chain(broken).boxed()
+            body_of_frames(vec![data(message("a"))]).chain(broken).boxed()
         } => "*: Broken ListBundles, temporary";
-        "ends in a message", || of(vec![data(message("a")), data(message("b").slice(..6))])
+        "ends in a message", || body_of_frames(vec![data(message("a")), data(message("b").slice(..6))])
             => "1: Refused ListBundles Internal, temporary";
-        "ends with an error", || of(vec![data(message("a")), trailers("8", "enough")])
+        "ends with an error", || body_of_frames(vec![data(message("a")), trailers("8", "enough")])
             => "1: Refused ListBundles ResourceExhausted, temporary";
-        "claims a large message", || of(vec![data(vec![0, 0x7f, 0xff, 0xff, 0xff])]) => "0: TooLarge 65536 bytes in one message";
-        "has a large message", || of(vec![data(message(&"x".repeat(70 << 10))), trailers("0", "")])
+        "claims a large message", || body_of_frames(vec![data(vec![0, 0x7f, 0xff, 0xff, 0xff])]) => "0: TooLarge 65536 bytes in one message";
+        "has a large message", || body_of_frames(vec![data(message(&"x".repeat(70 << 10))), trailers("0", "")])
             => "0: TooLarge 65536 bytes in one message";
-        "is garbage", || of(vec![data(framed(&[0xff; 40])), trailers("0", "")])
+        "is garbage", || body_of_frames(vec![data(framed(&[0xff; 40])), trailers("0", "")])
             => "0: Refused ListBundles Internal, temporary";
-        "has unknown flags", || of(vec![data(vec![9, 0, 0, 0, 0]), trailers("0", "")])
+        "has unknown flags", || body_of_frames(vec![data(vec![9, 0, 0, 0, 0]), trailers("0", "")])
             => "0: Refused ListBundles Internal, temporary";
-        "is refused for good", || of(vec![trailers("2", "no")]) => "0: Refused ListBundles Unknown";
-        "is refused at length", || of(vec![trailers("2", &"x".repeat(8000))]) => "0: Refused ListBundles Unknown";
-        "is not known", || of(vec![trailers("12", "")]) => "0: Refused ListBundles Unimplemented";
+        "is refused for good", || body_of_frames(vec![trailers("2", "no")]) => "0: Refused ListBundles Unknown";
+        "is refused at length", || body_of_frames(vec![trailers("2", &"x".repeat(8000))]) => "0: Refused ListBundles Unknown";
+        "is not known", || body_of_frames(vec![trailers("12", "")]) => "0: Refused ListBundles Unimplemented";
     ];
     for (row, body, expected) in rows {
         let (count, error) = list(server(body).await, bounds()).await;
@@ -264,7 +264,7 @@ async fn endless_list_is_bounded() {
 #[tokio::test]
 async fn foreign_server_is_rejected() {
     let page = respond(|_| {
-        let page = of(vec![data("<html>")]);
+        let page = body_of_frames(vec![data("<html>")]);
         let answer = Response::builder()
             .status(404)
             .header("content-type", "text/html");
@@ -274,7 +274,7 @@ async fn foreign_server_is_rejected() {
     let error = client.get_package("a").await.unwrap_err();
     assert!(matches!(error, Error::Refused { .. }), "{error:?}");
     let unknown = respond(|_| {
-        let mut answer = answered(of(Vec::new()));
+        let mut answer = answered(body_of_frames(Vec::new()));
         answer
             .headers_mut()
             .insert("grpc-status", "12".parse().unwrap());
@@ -302,7 +302,7 @@ async fn list_is_requested_on_first_read() {
         count.fetch_add(1, Ordering::SeqCst);
         let package = with!(Package, name: "a".into());
         let package = data(framed(&package.encode_to_vec()));
-        of(vec![package, trailers("0", "")])
+        body_of_frames(vec![package, trailers("0", "")])
     })
     .await;
     let client = connect(address, bounds()).await;

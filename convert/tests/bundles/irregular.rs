@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn of(class: Class) -> Options {
+fn options_of_class(class: Class) -> Options {
     with!(Options, class: Some(class))
 }
 
@@ -38,7 +38,7 @@ fn irregular_entries_are_refused_or_counted() {
             .file("deploy/a.yaml", MAP)
             .file(ANNOTATIONS, annotations.unwrap_or_default());
         let entry = Irregular::link(Kind::Symlink, "../x");
-        let conversion = convert::plain(&with(&bundle, [(link, entry)]), &of(class));
+        let conversion = convert::plain(&with(&bundle, [(link, entry)]), &options_of_class(class));
         let found = conversion.report.refusals();
         let found = found.filter(|finding| finding.code == Code::EntryRefused);
         let found: Vec<_> = found.map(ToString::to_string).collect();
@@ -116,7 +116,7 @@ fn files_behind_links_are_not_reported_as_missing() {
                 .retain(|path, _| !removed.iter().any(|removed| path.starts_with(removed)));
             let links = removed.iter().filter(|_| is_linked);
             let links = links.map(|link| (*link, Irregular::new(Kind::Symlink)));
-            let report = convert::validate(&with(&left, links), &of(class));
+            let report = convert::validate(&with(&left, links), &options_of_class(class));
             let found = report.findings.iter().map(|finding| finding.code);
             let found: BTreeSet<_> = found.filter(|code| codes.contains(code)).collect();
             assert_rows!(found => if is_linked { &[] } else { absent }.iter().copied().collect(), "{removed:?} {is_linked}");

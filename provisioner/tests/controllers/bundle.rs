@@ -24,8 +24,9 @@ use tests::{FileServer, GitServer};
 use unpacker::{Content, Format};
 
 use crate::support::{
-    SYSTEM, World, bundle, condition, config_map, content, create, delete, eventually, found, gone,
-    image, merge, merge_status, operator, plain, unique, until, upload, wait_for, world,
+    SYSTEM, World, bundle, condition, config_map, content, create, delete, eventually, found,
+    image, merge, merge_status, operator, plain, unique, until, upload, wait_deleted, wait_for,
+    world,
 };
 
 /// Returns a plain bundle with one ConfigMap that contains this text.
@@ -249,7 +250,7 @@ async fn b16_b17_b18_config_maps_are_joined_and_followed() {
     // The ConfigMaps are not owned by the Bundle.
     let api: Api<Bundle> = world.api();
     delete(&api, &name).await;
-    gone(api, &name).await;
+    wait_deleted(api, &name).await;
     let maps: Api<ConfigMap> = Api::namespaced(world.client(), SYSTEM);
     let map = maps.get(&one).await.unwrap();
     assert!(map.metadata.owner_references.is_none());

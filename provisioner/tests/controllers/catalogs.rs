@@ -38,8 +38,8 @@ use unpacker::{Store, store::Budget};
 
 pub(crate) use crate::support::{apply, delete, merge, merge_status, until};
 use crate::support::{
-    catalog_source, define, eventually, found, gone, insecure, list, namespace_object, notes_about,
-    wait_for, without_controllers,
+    catalog_source, define, eventually, found, insecure, list, namespace_object, notes_about,
+    wait_deleted, wait_for, without_controllers,
 };
 
 /// Namespaces whose catalogs are read.
@@ -97,11 +97,11 @@ impl Shelf {
 
     /// Returns a cluster without the CRD.
     async fn bare() -> Self {
-        Self::of(None).await
+        Self::for_user(None).await
     }
 
     /// Returns a cluster where the provisioner is this user, with that user's permissions.
-    async fn of(user: Option<&str>) -> Self {
+    async fn for_user(user: Option<&str>) -> Self {
         Self::with(user, settings()).await
     }
 

@@ -15,7 +15,7 @@ use manifests::object::Object;
 use tests::{Case, Corpus, Registry, corpus};
 
 use self::everything::Everything;
-use crate::support::{self, Options, Provisioner, condition, eventually, gone, has, image};
+use crate::support::{self, Options, Provisioner, condition, eventually, has, image, wait_deleted};
 
 /// A cluster, a registry, and a provisioner, for the corpus alone.
 struct Place {
@@ -71,7 +71,7 @@ impl Place {
 
     async fn delete(&self, name: &str) {
         support::delete(&self.instances(), name).await;
-        gone(self.instances(), name).await;
+        wait_deleted(self.instances(), name).await;
     }
 }
 

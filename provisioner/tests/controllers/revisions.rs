@@ -35,9 +35,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{
-    Line, World, condition, config_map, custom_resources, delete, gone, image, instance, merge,
+    Line, World, condition, config_map, custom_resources, delete, image, instance, merge,
     merge_status, namespace_object, operator, patch_as, plain, running, unique, until_within,
-    within,
+    wait_deleted, within,
 };
 /// The limit of a repair. A repair that waits for a back-off after a denied write takes longer.
 const REPAIR_TIMEOUT: Duration = Duration::from_secs(10);
@@ -270,7 +270,7 @@ impl<'w> Fixture<'w> {
     async fn uninstall(&self) {
         let instances: Api<BundleInstance> = self.world.api();
         delete(&instances, &self.name).await;
-        gone(instances, &self.name).await;
+        wait_deleted(instances, &self.name).await;
     }
 }
 

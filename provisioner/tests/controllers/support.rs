@@ -69,8 +69,8 @@ pub(crate) use rights::{
 };
 pub(crate) use unpacking::{bundle, publish, says, trusting, unpacked, upload};
 pub(crate) use wait::{
-    PATIENCE, condition, eventually, found, gone, has, message, until, until_within, wait_for,
-    within,
+    PATIENCE, condition, eventually, found, has, message, until, until_within, wait_deleted,
+    wait_for, within,
 };
 
 /// The system namespace.
@@ -117,7 +117,7 @@ impl World {
     }
 
     /// Creates another world, from a prepared cluster and its provisioner.
-    pub(crate) fn of(cluster: &'static Cluster, provisioner: Provisioner) -> Self {
+    pub(crate) fn with_provisioner(cluster: &'static Cluster, provisioner: Provisioner) -> Self {
         Self {
             provisioner: OnceCell::new_with(Some(provisioner)),
             ..Self::bare(cluster)
@@ -189,7 +189,7 @@ impl World {
     pub(crate) async fn uninstall(&self, name: &str) {
         let api: Api<BundleInstance> = self.api();
         delete(&api, name).await;
-        gone(api, name).await;
+        wait_deleted(api, name).await;
     }
 
     /// Creates a namespace that is not deleted, and returns its name.

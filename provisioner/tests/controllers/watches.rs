@@ -22,7 +22,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use self::observer::{Observer, kind_of};
-use crate::support::{Line, gone, grant, unique};
+use crate::support::{Line, grant, unique, wait_deleted};
 
 fn config_map(name: &str) -> Value {
     json!({
@@ -263,7 +263,7 @@ async fn a_deleted_kind_is_watched_again(observer: &mut Observer) {
         "{view:?}"
     );
 
-    gone(api.clone(), &name).await;
+    wait_deleted(api.clone(), &name).await;
     let applied = observer.apply_cluster_wide(&instance, crd).await;
     observer.cluster.wait_established(&name).await.unwrap();
     observer.applied(&instance, &[&applied]);

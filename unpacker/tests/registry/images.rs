@@ -98,14 +98,14 @@ impl Store {
                 ("Content-Length", &length),
             ];
             let is_head = request.method == "HEAD";
-            return Answer::of("200", &headers, if is_head { b"" } else { bytes });
+            return Answer::with_status("200", &headers, if is_head { b"" } else { bytes });
         }
         if request.target.contains("/blobs/")
             && let Some(bytes) = self.blobs.get(name)
         {
-            return Answer::of("200", &[], bytes);
+            return Answer::with_status("200", &[], bytes);
         }
-        Answer::of("404", &[], b"{}")
+        Answer::with_status("404", &[], b"{}")
     }
 }
 

@@ -18,8 +18,13 @@ async fn read(answer: Answer) -> std::io::Result<Vec<u8>> {
 #[tokio::test]
 async fn reader_distinguishes_whole_and_broken_bodies() {
     let content: Vec<u8> = (0..300_000u32).flat_map(u32::to_le_bytes).collect();
-    assert!(read(Answer::of("200", &[], &content)).await.unwrap() == content);
-    let broken = Answer::of("200", &[("Content-Length", "9")], b"abc");
+    assert!(
+        read(Answer::with_status("200", &[], &content))
+            .await
+            .unwrap()
+            == content
+    );
+    let broken = Answer::with_status("200", &[("Content-Length", "9")], b"abc");
     let error = read(broken).await.unwrap_err().downcast::<Error>().unwrap();
     assert!(
         matches!(error, Error::Disconnected { read: 3, .. }),

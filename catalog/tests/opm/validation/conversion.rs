@@ -34,15 +34,15 @@ fn conversion() {
         "E.2 message 8", added(json!({"schema": "olm.bundle", "name": "x"})) => "5: package name must be set for bundle \"x\"";
         "E.2 message 9", added(bundle("bar", "x", "0.9.0")) => "5: unknown package \"bar\" for bundle \"x\"";
         "E.2 message 10", changed(|c| c.push(c[3].clone())) => "5: package \"foo\" has duplicate bundle \"foo.v0.2.0\"";
-        "E.2 message 11", of("olm.gvk", &json!("x"))
+        "E.2 message 11", property("olm.gvk", &json!("x"))
             => "4: parse properties for bundle \"foo.v0.2.0\": parse property[1] of type \"olm.gvk\": \
                 json: cannot unmarshal string into Go value of type property.GVK";
-        "E.2 message 11 a kind", of("olm.gvk", &json!({"kind": []})) => "4: parse properties for bundle \"foo.v0.2.0\": *";
+        "E.2 message 11 a kind", property("olm.gvk", &json!({"kind": []})) => "4: parse properties for bundle \"foo.v0.2.0\": *";
         "E.2 message 11 no value", with(json!({"type": "x"}))
             => "4: parse properties for bundle \"foo.v0.2.0\": parse property[1] of type \"x\": unexpected end of JSON input";
         "E.2 message 12 none", changed(|c| c[3]["properties"] = json!([]))
             => "4: package \"foo\" bundle \"foo.v0.2.0\" must have exactly 1 \"olm.package\" property, found 0";
-        "E.2 message 12 two", of("olm.package", &json!({"packageName": "foo", "version": "0.2.0"}))
+        "E.2 message 12 two", property("olm.package", &json!({"packageName": "foo", "version": "0.2.0"}))
             => "4: package \"foo\" bundle \"foo.v0.2.0\" must have exactly 1 \"olm.package\" property, found 2";
         "E.2 message 13", package(json!({"packageName": "bar", "version": "0.2.0"}))
             => "4: package \"foo\" does not match \"olm.package\" property \"bar\"";

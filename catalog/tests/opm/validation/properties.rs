@@ -54,7 +54,7 @@ fn properties() {
             json!({"all": {"constraints": [{"not": {"constraints": [{"gvk": {"group": "a", "kind": "b", "version": "c"}}]}}]}})
             => "";
     ];
-    let twice = of("x", &json!(1)).replace(
+    let twice = property("x", &json!(1)).replace(
         "{\"type\":\"x\",\"value\":1}",
         "{\"type\":\"x\",\"value\":1},{\"type\":\"x\",\"value\":1}",
     );
@@ -64,7 +64,11 @@ fn properties() {
         "twice".to_owned(), twice => "";
     ]);
     for (type_, value, expected) in of_metadata.into_iter().chain(of_others) {
-        rows.push((format!("{type_} {value:.100}"), of(type_, &value), expected));
+        rows.push((
+            format!("{type_} {value:.100}"),
+            property(type_, &value),
+            expected,
+        ));
     }
     let start = "4: parse properties for bundle \"foo.v0.2.0\": parse property[1] of type \"";
     for (row, text, expected) in rows {

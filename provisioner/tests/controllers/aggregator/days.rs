@@ -10,7 +10,7 @@ use super::*;
 use crate::{
     catalogs::served::Server,
     platform::stage::package,
-    support::{Provisioner, SYSTEM, delete, gone, list},
+    support::{Provisioner, SYSTEM, delete, list, wait_deleted},
 };
 
 /// Returns the conditions without their times.
@@ -30,7 +30,7 @@ async fn cluster_operator_reports_platform_operators() {
     let cluster = platform.world.cluster;
     history(cluster, &["Partial 4.12.0"]).await;
     let bundles = platform.bundles("tide", &["1.0.0"]).await;
-    let server = Server::of(None, &package("tide", &bundles)).await;
+    let server = Server::with_documents(None, &package("tide", &bundles)).await;
     platform.serve("mine", &server).await;
     let provisioner = platform.start().await;
 
@@ -186,8 +186,8 @@ async fn metrics(provisioner: &Provisioner) {
 async fn deleted_with_the_namespace(platform: &Platform) {
     let namespaces = platform.world.api::<Namespace>();
     delete(&namespaces, SYSTEM).await;
-    gone(namespaces, SYSTEM).await;
+    wait_deleted(namespaces, SYSTEM).await;
     for name in [AGGREGATED, CORE] {
-        gone(platform.world.api::<ClusterOperator>(), name).await;
+        wait_deleted(platform.world.api::<ClusterOperator>(), name).await;
     }
 }

@@ -5,7 +5,7 @@ use manifests::api::platform_status::{NAME, PlatformStatus};
 use super::*;
 use crate::{
     platform::stage::package,
-    support::{condition, gone, has, image, operator},
+    support::{condition, has, image, operator, wait_deleted},
 };
 
 // parity: max-11, max-olm-16, platform-3
@@ -78,7 +78,7 @@ async fn plain_kubernetes_has_an_upgrade_gate() {
     let will_not = "will not run on the next OpenShift Version: tide-system/tide";
     let closed = "Upgradeable=False IncompatibleOperatorsInstalled";
     becomes(&platform, closed, will_not).await;
-    gone(platform.world.api::<PlatformStatus>(), NAME).await;
+    wait_deleted(platform.world.api::<PlatformStatus>(), NAME).await;
     let mut lines = provisioner.lines().into_iter();
     assert_eq!(lines.find(|line| line["level"] == "ERROR"), None);
     server.stop().await;

@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     catalogs::{denied::deny, served::Server},
     platform::stage::package,
-    support::{condition, delete, found, gone, image, instance, merge_status, operator},
+    support::{condition, delete, found, image, instance, merge_status, operator, wait_deleted},
 };
 
 const READY: &str = "Ready for upgrade";
@@ -111,7 +111,7 @@ async fn max_openshift_version_closes_gate_and_catalog_opens_it() {
 
     // While the catalog is unavailable, its last value remains, also after a restart, and a catalog of lower priority
     // does not override it.
-    let other = Server::of(None, &catalog("4.12", "4.12", "4.12")).await;
+    let other = Server::with_documents(None, &catalog("4.12", "4.12", "4.12")).await;
     let low = json!({"address": other.address.to_string(), "priority": -1});
     platform.source("low", low).await;
     let address = server.stop().await;
@@ -132,14 +132,14 @@ async fn max_openshift_version_closes_gate_and_catalog_opens_it() {
     is_open(&platform).await;
 
     // The catalog is available again and lowers its values.
-    let server = Server::of(Some(address), &catalog("4.12", "4.11", "4.13")).await;
+    let server = Server::with_documents(Some(address), &catalog("4.12", "4.11", "4.13")).await;
     let names = format!("{WILL_NOT}moon-system/moon, tide-system/tide");
     is_closed(&platform, &names).await;
 
     // The catalog's value also applies to installations: the bundle's own value would allow this one.
     let instances = platform.world.api::<BundleInstance>();
     delete(&instances, "moon").await;
-    gone(instances, "moon").await;
+    wait_deleted(instances, "moon").await;
     let again = instance("moon", "registry", image(&moon.0));
     platform.world.create(&again).await;
     let refused = |moon: &BundleInstance| {

@@ -5,7 +5,7 @@ use kube::ResourceExt as _;
 use manifests::api::{install, platform_status::PlatformStatus};
 
 use super::*;
-use crate::support::{Options, gone, install_rights, namespace_object, own_kubeconfig};
+use crate::support::{Options, install_rights, namespace_object, own_kubeconfig, wait_deleted};
 
 /// Requires the permission to delete an object for changing its owners, as OpenShift does.
 const OWNERS: &str = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
@@ -16,7 +16,7 @@ async fn openshift_manifest_grants_sufficient_permissions() {
         apiserver_flags: vec![OWNERS.to_owned()],
         ..cluster::Options::default()
     };
-    let platform = Platform::of(&options).await;
+    let platform = Platform::with_options(&options).await;
     let cluster = platform.world.cluster;
     for namespace in ["openshift-config", "openshift-marketplace"] {
         platform.world.apply(&namespace_object(namespace)).await;
@@ -40,7 +40,7 @@ async fn openshift_manifest_grants_sufficient_permissions() {
     becomes(&platform, "Available=True AsExpected", nothing).await;
     core_becomes(&platform, ("Available", "True"), "").await;
     // Only the ClusterOperator remains as gate.
-    gone(statuses, "cluster").await;
+    wait_deleted(statuses, "cluster").await;
     let orphan = json!({"metadata": {"ownerReferences": null}});
     change::<ClusterOperator>(&platform, AGGREGATED, orphan.clone()).await;
     let operators = platform.world.api::<ClusterOperator>();

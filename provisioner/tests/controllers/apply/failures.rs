@@ -174,7 +174,7 @@ async fn terminating_object_is_waited_for(scene: &Scene) {
     assert!(failure.message.contains("example.com/hold"), "{failure:?}");
     let free = Patch::Merge(hold(json!(null)));
     api.patch("held", &params, &free).await.unwrap();
-    crate::support::gone(api, "held").await;
+    crate::support::wait_deleted(api, "held").await;
     scene.install(&objects).await;
 }
 
@@ -204,7 +204,7 @@ async fn definitions_are_not_waited_for_in_vain(scene: &Scene) {
         let name = format!("{plural}.{group}");
         let params = DeleteParams::default();
         crds.delete(&name, &params).await.unwrap();
-        crate::support::gone(crds.clone(), &name).await;
+        crate::support::wait_deleted(crds.clone(), &name).await;
     }
     let failure = crate::support::eventually("the kind is gone", async || {
         let report = scene.apply(&scene.client).run(&plan.steps).await;

@@ -17,7 +17,7 @@ use manifests::api::labels;
 use serde_json::{Value, json};
 
 use super::{Scene, deployment, widget};
-use crate::support::{config_map, crd, gone, unique};
+use crate::support::{config_map, crd, unique, wait_deleted};
 
 impl Scene {
     async fn prune(&self, inventory: &Inventory, policy: DefinitionPolicy) -> PruneReport {
@@ -112,7 +112,7 @@ async fn only_owned_objects_are_deleted() {
     scene
         .patch("held", json!({"metadata": {"finalizers": null}}))
         .await;
-    gone(api, "held").await;
+    wait_deleted(api, "held").await;
     assert!(
         scene
             .prune(&inventory, DeleteIfUnused)

@@ -19,7 +19,7 @@ use manifests::object::Object;
 use serde_json::{Value, json};
 
 use super::{Scene, deployment, widget};
-use crate::support::{crd, define, delete, eventually, gone, until, world};
+use crate::support::{crd, define, delete, eventually, until, wait_deleted, world};
 
 /// A ConfigMap whose data cannot change.
 fn fixed(scene: &Scene, name: &str, text: &str) -> Value {
@@ -108,7 +108,7 @@ async fn free_address(scene: &Scene) -> String {
     let services: Api<Service> = scene.namespaced();
     let address = services.get("probe").await.unwrap().spec.unwrap();
     delete(&services, "probe").await;
-    gone(services, "probe").await;
+    wait_deleted(services, "probe").await;
     address.cluster_ip.unwrap()
 }
 
@@ -364,7 +364,7 @@ async fn a_deletion_that_takes_long_is_reported_and_continued() {
     maps.patch("held", &params, &finalizers(Value::Null))
         .await
         .unwrap();
-    gone(maps.clone(), "held").await;
+    wait_deleted(maps.clone(), "held").await;
     let report = roll_out(Permission::Await).await;
     assert_eq!(report.failed, []);
     let is_new = |data: &Option<BTreeMap<String, String>>| {

@@ -26,7 +26,7 @@ async fn place() -> &'static World {
         let cluster: &'static Cluster = Box::leak(Box::new(cluster));
         unpack_account(cluster).await;
         let provisioner = Provisioner::start(cluster, Options::default()).await;
-        World::of(cluster, provisioner)
+        World::with_provisioner(cluster, provisioner)
     };
     PLACE.get_or_init(start).await
 }
@@ -125,8 +125,8 @@ async fn node_delivers_content_and_job_is_deleted_with_bundle() {
     assert_eq!(node.job(&name).await.uid(), job.uid());
 
     delete(&world.api::<Bundle>(), &name).await;
-    gone::<Job>(node.jobs(), &job.name_any()).await;
-    gone::<Pod>(node.pods(), &pod.name_any()).await;
+    wait_deleted::<Job>(node.jobs(), &job.name_any()).await;
+    wait_deleted::<Pod>(node.pods(), &pod.name_any()).await;
 }
 
 // parity: rukpak-17, g1
@@ -147,7 +147,7 @@ async fn g01_running_jobs_are_deleted_with_their_bundle() {
     node.report(&pod, "Running", &json!({"running": {}})).await;
     let api: Api<Bundle> = world.api();
     delete(&api, &name).await;
-    gone(api, &name).await;
-    gone::<Job>(node.jobs(), &job.name_any()).await;
-    gone::<Pod>(node.pods(), &pod.name_any()).await;
+    wait_deleted(api, &name).await;
+    wait_deleted::<Job>(node.jobs(), &job.name_any()).await;
+    wait_deleted::<Pod>(node.pods(), &pod.name_any()).await;
 }

@@ -49,7 +49,7 @@ impl Place {
     async fn start(lease: Lease, server: FileServer) -> Self {
         let provisioner = Provisioner::start(&lease, Options::default()).await;
         let mut place = Self {
-            world: World::of(lease.cluster(), provisioner),
+            world: World::with_provisioner(lease.cluster(), provisioner),
             server,
             idle: 0,
             lease,
@@ -98,7 +98,7 @@ impl Place {
     async fn delete(&self, name: &str) {
         let bundles = self.world.api::<Bundle>();
         delete(&bundles, name).await;
-        gone(bundles, name).await;
+        wait_deleted(bundles, name).await;
     }
 
     /// Makes sure that the provisioner's peak resident memory exceeds that of the idle process by at most `allowed`.
@@ -176,7 +176,7 @@ async fn install_large(place: &Place) {
     place.world.wait_instance(&name, "Installed", "True").await;
     let instances = place.world.api::<BundleInstance>();
     delete(&instances, &name).await;
-    gone(instances, &name).await;
+    wait_deleted(instances, &name).await;
 }
 
 #[tokio::test]
@@ -192,7 +192,7 @@ async fn archives_take_at_most_256_mb_and_fit_in_the_pod_together() {
         let name = if number % 2 == 0 {
             place.fetch(archive).await
         } else {
-            let uploader = Reader::of(&place.world, &["bundle-uploader"]).await;
+            let uploader = Reader::with_roles(&place.world, &["bundle-uploader"]).await;
             let (name, status, _) = uploader.put(archive).await;
             assert_eq!(status, StatusCode::CREATED, "{about}");
             name

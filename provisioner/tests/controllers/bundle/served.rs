@@ -15,11 +15,11 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) async fn new(roles: &[&str]) -> Self {
-        Self::of(world().await, roles).await
+        Self::with_roles(world().await, roles).await
     }
 
     /// Returns the same in another world.
-    pub(super) async fn of(world: &'a World, roles: &[&str]) -> Self {
+    pub(super) async fn with_roles(world: &'a World, roles: &[&str]) -> Self {
         let provisioner = world.provisioner().await;
         let (browser, base) = site::visit(world.client(), provisioner).await;
         site::apply_roles(world.cluster).await;

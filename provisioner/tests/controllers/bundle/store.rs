@@ -198,7 +198,7 @@ async fn g02_deleted_bundles_leave_no_content() {
         let tag = world.push(&format!("{name}:v1"), &small(&name)).await;
         world.bundle(&name, "plain", image(&tag)).await;
         delete(&api, &name).await;
-        gone(api.clone(), &name).await;
+        wait_deleted(api.clone(), &name).await;
     }
 
     // Two Bundles with the same content.
@@ -208,7 +208,7 @@ async fn g02_deleted_bundles_leave_no_content() {
     let second = unpacked(&two, image(&tag)).await;
     assert_eq!(file(&first), file(&second));
     delete(&api, &one).await;
-    gone(api.clone(), &one).await;
+    wait_deleted(api.clone(), &one).await;
     wiped(&two).await;
     assert!(is_stored(&second).await, "the other Bundle has the content");
     delete(&api, &two).await;

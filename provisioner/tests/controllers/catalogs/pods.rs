@@ -101,7 +101,7 @@ impl Place {
         reconcile(&self.client, &desired, &around, asks, now, &mut has_written).await
     }
 
-    async fn keep(&self) -> RegistryPodState {
+    async fn reconcile(&self) -> RegistryPodState {
         self.try_keep(json!({}), false).await.unwrap()
     }
 
@@ -177,7 +177,7 @@ async fn a_pod_and_what_belongs_to_it_are_repaired(place: &Place) {
     assert!(place.secrets().await.is_empty());
     delete(&place.api::<ServiceAccount>(), CATALOG).await;
 
-    let outcome = place.keep().await;
+    let outcome = place.reconcile().await;
     assert_eq!(outcome.service, "tide-v1");
     assert!(
         matches!(outcome.state, PodServingState::Starting(_)),
@@ -188,12 +188,12 @@ async fn a_pod_and_what_belongs_to_it_are_repaired(place: &Place) {
     assert!(first[0].starts_with("tide.v1-"), "{first:?}");
     // No object is created or changed twice.
     let service = place.api::<Service>().get("tide-v1").await.unwrap();
-    place.keep().await;
+    place.reconcile().await;
     assert_eq!(place.names().await, first);
     let same = place.api::<Service>().get("tide-v1").await.unwrap();
     assert_eq!(same.resource_version(), service.resource_version());
     place.is_ready(&first[0], "sha256:11").await;
-    assert_eq!(place.keep().await.state, serving("sha256:11"));
+    assert_eq!(place.reconcile().await.state, serving("sha256:11"));
 
     // Changed objects.
     let leads = json!({"spec": {"selector": {"olm.catalogSource": "other"}}, "metadata": {"labels": {"olm.managed": null}}});
@@ -202,7 +202,7 @@ async fn a_pod_and_what_belongs_to_it_are_repaired(place: &Place) {
     place
         .patch::<NetworkPolicy>("tide.v1-grpc-server", closed)
         .await;
-    place.keep().await;
+    place.reconcile().await;
     let repaired = place.api::<Service>().get("tide-v1").await.unwrap();
     let (before, after) = (service.spec.unwrap(), repaired.spec.unwrap());
     assert_eq!(after.selector, before.selector);
@@ -218,7 +218,7 @@ async fn a_pod_and_what_belongs_to_it_are_repaired(place: &Place) {
     delete(&place.api::<Service>(), "tide-v1").await;
     delete(&policies, "tide.v1-unpack-bundles").await;
     delete(&place.api::<ServiceAccount>(), CATALOG).await;
-    place.keep().await;
+    place.reconcile().await;
     place.api::<Service>().get("tide-v1").await.unwrap();
     policies.get("tide.v1-unpack-bundles").await.unwrap();
     place.api::<ServiceAccount>().get(CATALOG).await.unwrap();
@@ -227,7 +227,7 @@ async fn a_pod_and_what_belongs_to_it_are_repaired(place: &Place) {
     // A pod on a lost node.
     let lost = json!({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}});
     place.status(&first[0], lost).await;
-    place.keep().await;
+    place.reconcile().await;
     let second = place.names().await;
     assert_eq!(second.len(), 1);
     assert_ne!(second, first);
@@ -256,19 +256,19 @@ async fn a_pod_and_what_belongs_to_it_are_repaired(place: &Place) {
 }
 
 async fn changes_are_followed_without_a_gap(place: &Place) {
-    place.keep().await;
+    place.reconcile().await;
     let first = place.names().await.remove(0);
     place.is_ready(&first, "sha256:11").await;
-    assert_eq!(place.keep().await.state, serving("sha256:11"));
+    assert_eq!(place.reconcile().await.state, serving("sha256:11"));
 
     // Pull secrets, and those that the platform has added in between.
     place
         .patch::<ServiceAccount>(CATALOG, json!({"imagePullSecrets": [{"name": "platform"}]}))
         .await;
-    place.keep().await;
+    place.reconcile().await;
     assert_eq!(place.secrets().await, ["platform"]);
     place.declare(json!(["s", ""])).await;
-    let outcome = place.keep().await;
+    let outcome = place.reconcile().await;
     assert_eq!(outcome.state, serving("sha256:11"), "by the old one");
     assert_eq!(place.secrets().await, ["s", "platform"]);
     let both = place.pods().await;
@@ -282,16 +282,16 @@ async fn changes_are_followed_without_a_gap(place: &Place) {
         .collect();
     assert_eq!(secrets, ["s", "platform"]);
     let second = second.name_any();
-    place.keep().await;
+    place.reconcile().await;
     assert_eq!(place.names().await.len(), 2);
     place.is_ready(&second, "sha256:11").await;
-    assert_eq!(place.keep().await.state, serving("sha256:11"));
+    assert_eq!(place.reconcile().await.state, serving("sha256:11"));
     assert_eq!(place.names().await, [second.as_str()]);
     place.declare(json!([])).await;
-    place.keep().await;
+    place.reconcile().await;
     assert_eq!(place.secrets().await, ["platform"]);
     place.declare(json!(["s"])).await;
-    place.keep().await;
+    place.reconcile().await;
     assert_eq!(place.names().await, [second.as_str()]);
 
     // Another image behind the tag.
@@ -302,13 +302,13 @@ async fn changes_are_followed_without_a_gap(place: &Place) {
     let mut names = place.names().await.into_iter();
     let third = names.find(|name| *name != second).unwrap();
     place.is_ready(&third, "sha256:22").await;
-    assert_eq!(place.keep().await.state, serving("sha256:22"));
+    assert_eq!(place.reconcile().await.state, serving("sha256:22"));
     assert_eq!(place.names().await, [third.as_str()]);
     let pod = &place.pods().await[0];
     assert_eq!(pod.labels()["olm.catalogSource"], CATALOG);
     let update = "catalogsource.operators.coreos.com/update";
     assert!(!pod.labels().contains_key(update));
-    assert_eq!(place.keep().await.state, serving("sha256:22"));
+    assert_eq!(place.reconcile().await.state, serving("sha256:22"));
 }
 
 async fn pods_fit_into_restricted_namespaces(place: &Place) {
@@ -332,6 +332,6 @@ async fn pods_fit_into_restricted_namespaces(place: &Place) {
     let error = refused.to_string();
     let prefix = "couldn't ensure registry server - ";
     assert!(error.starts_with(prefix), "{error}");
-    place.keep().await;
+    place.reconcile().await;
     assert_eq!(place.names().await.len(), 1);
 }

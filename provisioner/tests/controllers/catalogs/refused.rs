@@ -15,7 +15,7 @@ const USER: &str = "half-trusted";
 // parity: complaint-3, serve-17
 #[tokio::test]
 async fn forbidden_namespace_does_not_hide_the_others() {
-    let shelf = Shelf::of(Some(USER)).await;
+    let shelf = Shelf::for_user(Some(USER)).await;
     shelf.define().await;
     let crds = ("apiextensions.k8s.io", "customresourcedefinitions");
     allow(&shelf, None, crds).await;

@@ -81,7 +81,7 @@ async fn new_olm_takes_over_all_served_catalogs() {
 
     // OLM is available: no object of the provisioner blocks it.
     shelf.olm(1).await;
-    gone(services.clone(), "changed").await;
+    wait_deleted(services.clone(), "changed").await;
     // OLM writes into the CatalogSource while the provisioner withdraws the catalog.
     let olms = json!({"status": {"connectionState": {"lastObservedState": "CONNECTING"}}});
     merge_status(&shelf.sources("catalogs"), "changed", &olms).await;
@@ -92,9 +92,9 @@ async fn new_olm_takes_over_all_served_catalogs() {
     }
     // Clients that are still connected get answers.
     assert_eq!(shelf.leads_to("catalogs", "tides").await, None);
-    gone(services.clone(), "tides").await;
-    gone(services.clone(), "own").await;
-    gone(shelf.api::<ServiceAccount>("catalogs"), "own").await;
+    wait_deleted(services.clone(), "tides").await;
+    wait_deleted(services.clone(), "own").await;
+    wait_deleted(shelf.api::<ServiceAccount>("catalogs"), "own").await;
     until("no pod", our_pods, Vec::is_empty).await;
     assert_eq!(serves(&leader).as_deref(), Some("1"));
     let theirs = json!({

@@ -23,11 +23,11 @@ pub(crate) struct Server {
 impl Server {
     /// Serves a catalog with these versions, at a former address, or at any address.
     pub(super) async fn start(at: Option<SocketAddr>, versions: &[&str]) -> Self {
-        Self::of(at, &tide(versions)).await
+        Self::with_documents(at, &tide(versions)).await
     }
 
     /// Serves a catalog with any documents.
-    pub(crate) async fn of(at: Option<SocketAddr>, documents: &[Value]) -> Self {
+    pub(crate) async fn with_documents(at: Option<SocketAddr>, documents: &[Value]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let configs = dir.path().join("configs");
         std::fs::create_dir(&configs).unwrap();
@@ -59,7 +59,7 @@ impl Server {
     /// Serves other documents at the same address.
     pub(crate) async fn replaced(self, documents: &[Value]) -> Self {
         let address = self.stop().await;
-        Self::of(Some(address), documents).await
+        Self::with_documents(Some(address), documents).await
     }
 
     pub(crate) async fn stop(mut self) -> SocketAddr {

@@ -88,8 +88,8 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept(shelf: &Shelf, regist
     // Once another server provides the catalog, the objects are deleted, and the port is closed.
     let other = json!({"address": "127.0.0.1:1"});
     shelf.declare("catalogs", "my.tides", other).await;
-    gone(services, "my-tides").await;
-    gone(slices, &name).await;
+    wait_deleted(services, "my-tides").await;
+    wait_deleted(slices, &name).await;
     serves_nothing(port).await;
     assert!(leader.served().is_empty());
     leader.end().await;

@@ -30,10 +30,10 @@ async fn plain_content_is_served_as_it_came(site: &Site, token: &str) {
     assert_eq!(answer.header("etag"), tag);
 
     let again = site.request(Method::GET, &path, token).await;
-    let again = Answer::of(again.header("If-None-Match", &tag)).await;
+    let again = Answer::from_request(again.header("If-None-Match", &tag)).await;
     assert_eq!((again.status.as_u16(), again.body.len()), (304, 0));
 
-    let head = Answer::of(site.request(Method::HEAD, &path, token).await).await;
+    let head = Answer::from_request(site.request(Method::HEAD, &path, token).await).await;
     assert_eq!((head.status.as_u16(), head.body.len()), (200, 0));
     assert_eq!(head.header("etag"), tag);
 }
@@ -66,7 +66,7 @@ async fn invalid_tokens_and_unknown_routes_are_rejected(site: &Site) {
         (Method::GET, "/uploads/a.tgz"),
         (Method::PUT, "/uploads/a.tgz"),
     ] {
-        let answer = Answer::of(browser.request(method.clone(), site.url(path))).await;
+        let answer = Answer::from_request(browser.request(method.clone(), site.url(path))).await;
         assert_eq!(answer.status, 401, "{method} {path}");
         assert_eq!(answer.header("www-authenticate"), "Bearer");
         if method != Method::HEAD {
@@ -105,7 +105,11 @@ async fn invalid_tokens_and_unknown_routes_are_rejected(site: &Site) {
         (Method::DELETE, "/uploads/a.tgz"),
     ] {
         let request = site.request(method.clone(), path, &token).await;
-        assert_eq!(Answer::of(request).await.status, 405, "{method} {path}");
+        assert_eq!(
+            Answer::from_request(request).await.status,
+            405,
+            "{method} {path}"
+        );
     }
 }
 

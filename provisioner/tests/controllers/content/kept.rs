@@ -24,7 +24,7 @@ fn stored(site: &Site, content: &manifests::content::Content) -> Stored {
         .unwrap()
 }
 
-async fn keep(site: &Site, bundle: &Bundle, content: &Stored) -> Result<StoreResult, Error> {
+async fn persist(site: &Site, bundle: &Bundle, content: &Stored) -> Result<StoreResult, Error> {
     let (client, settings, store) = (&site.client, &site.settings, &site.store);
     let none = unpacker::SkippedEntries::default();
     upload::persist(client, settings, store, bundle, content, &none).await
@@ -36,7 +36,7 @@ async fn upload_of(
     bundle: &Bundle,
     content: &manifests::content::Content,
 ) -> StoreResult {
-    keep(site, bundle, &stored(site, content)).await.unwrap()
+    persist(site, bundle, &stored(site, content)).await.unwrap()
 }
 
 /// Returns the digest of the content that is recorded for a Bundle.
@@ -162,7 +162,7 @@ async fn config_maps_of_others_are_left_alone(site: &Site) {
         let (params, theirs) = (PatchParams::apply("somebody"), Patch::Apply(&theirs));
         let before = maps.patch(&name, &params, &theirs).await.unwrap();
         let content = stored(site, &saying("x"));
-        let error = keep(site, &bundle, &content).await.unwrap_err();
+        let error = persist(site, &bundle, &content).await.unwrap_err();
         let message = format!("ConfigMap {}/{name} already exists", site.namespace);
         assert!(error.to_string().starts_with(&message), "{error}");
         assert_eq!(maps.get(&name).await.unwrap(), before);

@@ -248,12 +248,12 @@ impl Site {
     }
 
     pub(super) async fn get(&self, path: &str, token: &str) -> Answer {
-        Answer::of(self.request(Method::GET, path, token).await).await
+        Answer::from_request(self.request(Method::GET, path, token).await).await
     }
 
     pub(super) async fn put(&self, bundle: &str, token: &str, body: Vec<u8>) -> Answer {
         let path = format!("/uploads/{bundle}.tgz");
-        Answer::of(self.request(Method::PUT, &path, token).await.body(body)).await
+        Answer::from_request(self.request(Method::PUT, &path, token).await.body(body)).await
     }
 
     /// Returns the token of a new service account with these roles.
@@ -334,7 +334,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    pub(super) async fn of(request: RequestBuilder) -> Self {
+    pub(super) async fn from_request(request: RequestBuilder) -> Self {
         let response = request.send().await.unwrap();
         Self {
             status: response.status(),

@@ -234,12 +234,12 @@ async fn begin(
     let path = &format!("/uploads/{name}.tgz");
     let slow = site.request(Method::PUT, path, token).await;
     let (end, body) = halting(&packed(content));
-    let slow = tokio::spawn(Answer::of(slow.body(body)));
+    let slow = tokio::spawn(Answer::from_request(slow.body(body)));
     let refusal = eventually("an upload under way", async || {
         // An invalid request, so that it cannot become the first upload.
         let request = site.request(Method::PUT, path, token).await;
         let request = request.header("Content-Type", "text/plain").body("x");
-        match Answer::of(request).await.refusal() {
+        match Answer::from_request(request).await.refusal() {
             (409, reason, message) => Ok((reason, message)),
             other => Err(format!("{other:?}")),
         }

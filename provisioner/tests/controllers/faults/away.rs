@@ -53,7 +53,7 @@ impl Four {
     async fn is_over(&self, stage: &Stage) {
         let world = &stage.world;
         self.healthy.settled(world, 1).await;
-        self.leaving.gone(world).await;
+        self.leaving.wait_deleted(world).await;
         self.newer.settled(world, 2).await;
         self.new.settled(world, 1).await;
         // The watches work, too.
@@ -71,7 +71,7 @@ impl Four {
             play.remove(&stage.world).await;
         }
         for play in [&self.healthy, &self.new, &self.newer] {
-            play.gone(&stage.world).await;
+            play.wait_deleted(&stage.world).await;
         }
     }
 }

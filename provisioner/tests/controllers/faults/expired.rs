@@ -33,5 +33,5 @@ pub(super) async fn expired_watch_is_followed_by_a_list(stage: &Stage, line: &mu
     until("watches have expired", log, |log| log.contains("Expired")).await;
     stage.audit.since(&mark).at_most(300, "expired watches");
     play.remove(world).await;
-    play.gone(world).await;
+    play.wait_deleted(world).await;
 }

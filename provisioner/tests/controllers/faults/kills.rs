@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{KILLS_WITH_CONTENT, KILLS_WITHOUT_CONTENT, stage::empty};
 use crate::support::{
-    FAILING, Line, Options, Play, Provisioner, World, condition, eventually, gone, storage,
+    FAILING, Line, Options, Play, Provisioner, World, condition, eventually, storage, wait_deleted,
 };
 
 /// Longest time between two kills, in milliseconds: a little more than an installation takes.
@@ -119,7 +119,7 @@ impl Subject {
         }
         if self.declared == Declared::Nothing {
             // A terminating instance must be deleted before.
-            gone::<BundleInstance>(world.api(), &self.play.name).await;
+            wait_deleted::<BundleInstance>(world.api(), &self.play.name).await;
             self.revisions = [None; 2];
             self.uids.clear();
         }
@@ -181,7 +181,7 @@ impl Subject {
     /// Waits until the cluster matches the declaration. No object that all versions have was created again.
     async fn reached(&mut self, world: &World) {
         let (version, reason) = match self.declared {
-            Declared::Nothing => return self.play.gone(world).await,
+            Declared::Nothing => return self.play.wait_deleted(world).await,
             Declared::Version(version) => (version, "InstallationSucceeded"),
             Declared::Pinned(version) | Declared::Failed(version) => (version, "RolledBack"),
         };
@@ -259,7 +259,7 @@ async fn survives(prefix: &str, kills: u64, is_kept: bool) {
         subject.reached(&world).await;
         if subject.declared != Declared::Nothing {
             subject.play.remove(&world).await;
-            subject.play.gone(&world).await;
+            subject.play.wait_deleted(&world).await;
         }
     }
     let requests = audit.since(&mark);

@@ -43,7 +43,7 @@ async fn cuts_do_no_harm(stage: &Stage, line: &mut Line) {
         line.cut();
         line.mend().await;
     }
-    play.gone(world).await;
+    play.wait_deleted(world).await;
     stage.audit.since(&mark).at_most(4000, "cuts");
     assert_eq!(stage.provisioner().await.pid().await, pid);
     assert!(!stage.provisioner().await.has_ended());

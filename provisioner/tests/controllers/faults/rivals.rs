@@ -64,7 +64,7 @@ async fn written_instance_is_not_written_back(stage: &Stage) {
         play.upgrade(world, 2).await;
         play.settled(world, 2).await;
         play.remove(world).await;
-        play.gone(world).await;
+        play.wait_deleted(world).await;
     };
     futures::join!(rival, change);
     let requests = stage.audit.since(&mark);
@@ -95,7 +95,7 @@ async fn contested_object_is_repaired_with_delays(stage: &Stage) {
     until("its own value is back", text, |text| text == "1").await;
     took("from the rival's end to the repair", settled);
     play.remove(world).await;
-    play.gone(world).await;
+    play.wait_deleted(world).await;
 }
 
 // parity: rukpak-27
@@ -164,7 +164,7 @@ async fn rate_limiting_api_server_gets_few_requests() {
     took("from the end of the throttling to the upgrade", allowed);
     assert!(!provisioner.has_ended());
     play.remove(&world).await;
-    play.gone(&world).await;
+    play.wait_deleted(&world).await;
 }
 
 /// Returns a client of that service account which does not retry.

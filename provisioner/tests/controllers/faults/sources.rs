@@ -59,7 +59,7 @@ async fn storage_is_waited_for(stage: &Stage, dir: &Path) {
     play.settled(world, 2).await;
     assert!(!stage.provisioner().await.has_ended());
     play.remove(world).await;
-    play.gone(world).await;
+    play.wait_deleted(world).await;
 }
 
 // parity: rukpak-14

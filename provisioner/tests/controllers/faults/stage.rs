@@ -60,7 +60,7 @@ pub(crate) async fn stage(options: Options) -> Stage {
 async fn begin((cluster, audit, lease): Empty, options: Options) -> Stage {
     let provisioner = Provisioner::start(cluster, options).await;
     Stage {
-        world: World::of(cluster, provisioner),
+        world: World::with_provisioner(cluster, provisioner),
         audit,
         cluster,
         _lease: lease,

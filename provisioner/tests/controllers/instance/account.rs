@@ -41,7 +41,7 @@ async fn modest() -> &'static World {
             kubeconfig: Some(support::own_kubeconfig(cluster).await),
             ..support::Options::default()
         };
-        World::of(cluster, Provisioner::start(cluster, options).await)
+        World::with_provisioner(cluster, Provisioner::start(cluster, options).await)
     };
     WORLD.get_or_init(start).await
 }
@@ -170,8 +170,8 @@ async fn operator_is_installed_with_the_reported_permissions() {
     .await;
 
     delete(world, &name).await;
-    support::gone(operators, &operator).await;
-    support::gone(world.api::<ClusterRole>(), &role).await;
+    support::wait_deleted(operators, &operator).await;
+    support::wait_deleted(world.api::<ClusterRole>(), &role).await;
     let bindings = world
         .api::<ClusterRoleBinding>()
         .list(&owned)
@@ -229,8 +229,8 @@ async fn revoked_permissions_are_reported_and_affect_no_others() {
     assert_message(&instance, "Progressing", &["grant this permission"]);
     maps(world, space.name()).get("a").await.unwrap();
     kubectl(world.cluster, "apply --filename -", granted).await;
-    support::gone(api, name).await;
-    support::gone(maps(world, space.name()), "a").await;
+    support::wait_deleted(api, name).await;
+    support::wait_deleted(maps(world, space.name()), "a").await;
     other::another_account_is_checked_and_used(world, bystander, &tenants[1].2).await;
     delete(world, bystander).await;
 }
@@ -305,5 +305,5 @@ async fn account_problems_are_reported_with_their_remedies() {
     kubectl(world.cluster, command, "").await;
     has_value(world, space.name(), "a", "v", "1").await;
     delete(world, &name).await;
-    support::gone(maps(world, space.name()), "a").await;
+    support::wait_deleted(maps(world, space.name()), "a").await;
 }

@@ -156,6 +156,6 @@ async fn paused_instance_is_not_reconciled_and_can_be_deleted() {
     change(world, &paused, json!({"spec": {"paused": true}})).await;
     wait_reason(world, &paused, "Progressing", "Paused").await;
     delete(world, &paused).await;
-    support::gone(maps(world, space.name()), "a").await;
+    support::wait_deleted(maps(world, space.name()), "a").await;
     delete(world, &other).await;
 }

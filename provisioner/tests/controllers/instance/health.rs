@@ -43,7 +43,7 @@ async fn unhealthy_upgrades_are_reported_and_keep_the_old_bundle() {
 
     upgrade(world, &name, "v3", &of("v3", "works")).await;
     let well = world.wait_instance(&name, "Healthy", "True").await;
-    support::gone::<Bundle>(world.api(), &first.unwrap()).await;
+    support::wait_deleted::<Bundle>(world.api(), &first.unwrap()).await;
     becomes(world, &name, "settled", |status| {
         let is_other = status.installed_bundle_name != well.status.as_ref()?.previous_bundle_name;
         (is_other && status.previous_bundle_name.is_none()).then_some(())

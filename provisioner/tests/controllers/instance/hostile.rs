@@ -180,6 +180,6 @@ async fn nested_instance_cannot_install_its_parent() {
 
     change(world, &parent, json!({"spec": {"paused": false}})).await;
     delete(world, &parent).await;
-    support::gone::<BundleInstance>(world.api(), &child).await;
-    support::gone(maps(world, space.name()), "a").await;
+    support::wait_deleted::<BundleInstance>(world.api(), &child).await;
+    support::wait_deleted(maps(world, space.name()), "a").await;
 }

@@ -27,7 +27,7 @@ async fn is_reported(world: &World, instance: &BundleInstance, objects: i64) -> 
 async fn changed_template_replaces_the_bundle(world: &World, name: &str, old: &Bundle) {
     let labeled = json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}});
     change(world, name, labeled).await;
-    support::gone::<Bundle>(world.api(), &old.name_any()).await;
+    support::wait_deleted::<Bundle>(world.api(), &old.name_any()).await;
     let bundles = bundles(world, name).await;
     assert_eq!(bundles.len(), 1);
     assert_eq!(bundles[0].labels()["a"], "b");
@@ -98,7 +98,7 @@ async fn i1_i5_g3_plain_bundles_are_installed_and_followed() {
     let uid = api.get("greeting").await.unwrap().uid();
     let new = [greeting("bye"), map(space.name(), "comes", &[])];
     upgrade(world, &name, "v2", &new).await;
-    support::gone(api.clone(), "leaves").await;
+    support::wait_deleted(api.clone(), "leaves").await;
     let greeting = api.get("greeting").await.unwrap();
     assert_eq!(
         (greeting.uid(), greeting.data.unwrap()["text"].as_str()),
@@ -108,7 +108,7 @@ async fn i1_i5_g3_plain_bundles_are_installed_and_followed() {
     support::until("the role is deleted", has_role, |has_role| !*has_role).await;
 
     delete(world, &name).await;
-    support::gone(api, "greeting").await;
+    support::wait_deleted(api, "greeting").await;
 }
 
 /// Waits until the metrics count the installation and the queues are empty.
@@ -158,7 +158,7 @@ async fn r1_registry_bundles_are_installed_and_become_ready() {
     assert_eq!(deployment.status.unwrap().ready_replicas, Some(1));
     are_counted(world).await;
     delete(world, &name).await;
-    support::gone(operators, &operator).await;
+    support::wait_deleted(operators, &operator).await;
 }
 
 // parity: i6, i15, i7, complaint-11

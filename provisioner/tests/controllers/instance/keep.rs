@@ -83,7 +83,7 @@ async fn missing_api_stops_no_repair(world: &World, name: &str, namespace: &str,
     world.apply(&support::crd(&group, "Widget")).await;
     has_value(world, namespace, "a", "v", "2").await;
     for gone in ["b", "c", "d"] {
-        support::gone(maps(world, namespace), gone).await;
+        support::wait_deleted(maps(world, namespace), gone).await;
     }
     wait_reason(world, name, "Installed", "InstallationSucceeded").await;
 }
@@ -104,7 +104,7 @@ async fn installed_objects_are_repaired_while_changes_are_rejected() {
     missing_api_stops_no_repair(world, &name, space.name(), &unplaced).await;
     missing_namespace_stops_no_repair(world, &name).await;
     delete(world, &name).await;
-    support::gone(maps(world, "default"), &name).await;
+    support::wait_deleted(maps(world, "default"), &name).await;
 }
 
 #[tokio::test]

@@ -35,7 +35,7 @@ async fn optional_objects_are_deferred_while_their_crd_is_missing() {
         waits_for("nothing waits", &vec![]).await;
         support::delete(&crds, full).await;
         waits_for("waiting again", &waits).await;
-        support::gone(crds.clone(), full).await;
+        support::wait_deleted(crds.clone(), full).await;
     }
     let after = read(world, &name).await;
     assert_eq!(line(&after, "Installed"), "True InstallationSucceeded");

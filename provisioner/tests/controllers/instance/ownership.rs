@@ -181,7 +181,7 @@ async fn existing_objects_are_adopted_only_if_annotated() {
     }
     delete(world, &name).await;
     for (object, _) in &existing {
-        support::gone(api.clone(), object).await;
+        support::wait_deleted(api.clone(), object).await;
     }
 }
 

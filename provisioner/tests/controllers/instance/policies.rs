@@ -126,8 +126,8 @@ impl Scene {
     }
 
     async fn is_gone(&self) {
-        support::gone(self.world.api::<BundleInstance>(), &self.name).await;
-        support::gone(deployments(self.world, self.space.name()), "operator").await;
+        support::wait_deleted(self.world.api::<BundleInstance>(), &self.name).await;
+        support::wait_deleted(deployments(self.world, self.space.name()), "operator").await;
     }
 }
 
@@ -155,7 +155,7 @@ async fn used_crd_is_retained_and_adopted_by_the_same_name() {
     // Without custom resources the CRD is deleted.
     support::delete(&scene.widgets("v1"), "precious").await;
     delete(scene.world, &scene.name).await;
-    support::gone(scene.crds(), &scene.crd()).await;
+    support::wait_deleted(scene.crds(), &scene.crd()).await;
 }
 
 // parity: rukpak-41
@@ -177,7 +177,7 @@ async fn delete_policy_removes_custom_resources_before_the_operator() {
 
     scene.remove_finalizers("held").await;
     scene.is_gone().await;
-    support::gone(scene.crds(), &scene.crd()).await;
+    support::wait_deleted(scene.crds(), &scene.crd()).await;
 }
 
 #[tokio::test]
@@ -211,5 +211,5 @@ async fn retain_releases_a_crd_that_another_client_deletes() {
     scene.set_policy("Retain").await;
     scene.is_gone().await;
     scene.remove_finalizers("stuck").await;
-    support::gone(scene.crds(), &scene.crd()).await;
+    support::wait_deleted(scene.crds(), &scene.crd()).await;
 }

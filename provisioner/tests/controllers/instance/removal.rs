@@ -30,7 +30,7 @@ async fn orphaned_objects_are_adopted_by_same_name() {
         ..DeleteParams::default()
     };
     request_deletion(world, &name, &params).await;
-    support::gone::<BundleInstance>(world.api(), &name).await;
+    support::wait_deleted::<BundleInstance>(world.api(), &name).await;
     no_bundles(world, &name).await;
     let orphan = maps(world, space.name()).get("a").await.unwrap();
     assert_eq!(orphan.metadata.uid, before.metadata.uid);
@@ -42,7 +42,7 @@ async fn orphaned_objects_are_adopted_by_same_name() {
     let taken = maps(world, space.name()).get("a").await.unwrap();
     assert_eq!(taken.metadata.uid, before.metadata.uid);
     delete(world, &name).await;
-    support::gone(maps(world, space.name()), "a").await;
+    support::wait_deleted(maps(world, space.name()), "a").await;
 }
 
 // parity: i9, platform-19, openshift-10, g4, rukpak-32, rukpak-40
@@ -65,12 +65,12 @@ async fn uninstall_in_both_modes_keeps_only_namespaces() {
         assert_eq!(installed.status.unwrap().inventory.unwrap().count, 6);
 
         request_deletion(world, &name, &params).await;
-        support::gone(world.api::<BundleInstance>(), &name).await;
+        support::wait_deleted(world.api::<BundleInstance>(), &name).await;
         let crd = format!("widgets.{group}");
-        support::gone(world.api::<CustomResourceDefinition>(), &crd).await;
-        support::gone(maps(world, &name), "a").await;
-        support::gone(deployments(world, &name), "operator").await;
-        support::gone(world.api::<ClusterRole>(), &name).await;
+        support::wait_deleted(world.api::<CustomResourceDefinition>(), &crd).await;
+        support::wait_deleted(maps(world, &name), "a").await;
+        support::wait_deleted(deployments(world, &name), "operator").await;
+        support::wait_deleted(world.api::<ClusterRole>(), &name).await;
         no_bundles(world, &name).await;
 
         let namespaces: Api<Namespace> = world.api();
@@ -136,9 +136,9 @@ async fn remove_half_applied(world: &World) {
     // It belongs to an earlier wave.
     maps(world, space.name()).get("a").await.unwrap();
     delete(world, &name).await;
-    support::gone(maps(world, space.name()), "a").await;
+    support::wait_deleted(maps(world, space.name()), "a").await;
     let crd = format!("widgets.{group}");
-    support::gone(world.api::<CustomResourceDefinition>(), &crd).await;
+    support::wait_deleted(world.api::<CustomResourceDefinition>(), &crd).await;
     no_bundles(world, &name).await;
 }
 
@@ -179,7 +179,7 @@ async fn finalizer_delays_the_uninstall_and_no_object_is_recreated() {
     observed(world, &name).await;
     patch_as_other(&api, "held", json!({"data": {"more": "text"}})).await;
     patch_as_other(&api, "held", json!({"metadata": {"finalizers": null}})).await;
-    support::gone(world.api::<BundleInstance>(), &name).await;
+    support::wait_deleted(world.api::<BundleInstance>(), &name).await;
     no_bundles(world, &name).await;
     let left = api.list(&ListParams::default()).await.unwrap();
     let left: Vec<String> = left.iter().map(kube::ResourceExt::name_any).collect();

@@ -81,7 +81,7 @@ async fn rollback_keeps_crds_whose_stored_versions_moved() {
         assert_eq!(installed(&back), installed(&first));
         assert_message(&back, "Installed", &["bad"]);
         has_value(world, space.name(), "v", "v", "1").await;
-        support::gone(maps(world, space.name()), "new").await;
+        support::wait_deleted(maps(world, space.name()), "new").await;
         let expected: &[&str] = if moved { &["v1", "v2"] } else { &["v1"] };
         assert_eq!(served(world, &group).await, expected);
         delete(world, &name).await;

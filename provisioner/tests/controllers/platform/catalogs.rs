@@ -37,8 +37,8 @@ async fn unavailable_catalog_causes_no_worse_choice() {
     }
 
     let tide = platform.bundles("tide", &["1.0.0", "1.0.1", "1.0.2"]).await;
-    let lesser = Server::of(None, &package("tide", &tide[..1])).await;
-    let better = Server::of(None, &package("tide", &tide[..2])).await;
+    let lesser = Server::with_documents(None, &package("tide", &tide[..1])).await;
+    let better = Server::with_documents(None, &package("tide", &tide[..2])).await;
     let (from_lesser, from_better) = (lesser.address.to_string(), better.address.to_string());
     let from_lesser = json!({"address": from_lesser, "priority": -5});
     platform.source("a-lesser", from_lesser).await;
@@ -75,7 +75,7 @@ async fn unavailable_catalog_causes_no_worse_choice() {
     platform.has("surf", "1.0.0").await;
 
     // The catalog is available again with a newer version, and then without the package.
-    let better = Server::of(Some(address), &package("tide", &tide)).await;
+    let better = Server::with_documents(Some(address), &package("tide", &tide)).await;
     platform.has("tide", "1.0.2").await;
     let better = better.replaced(&packages(&[("surf", &surf[..])])).await;
     let lost =

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::stage::{Platform, packages};
 use crate::{
     aggregator::define,
-    support::{delete, gone, list, operator, until, wait_for},
+    support::{delete, list, operator, until, wait_deleted, wait_for},
 };
 
 fn olm(kind: &str, name: &str, metadata: &Value, spec: &Value) -> Value {
@@ -182,14 +182,14 @@ async fn deleted_operator_removes_its_objects(platform: &Platform) {
     // Foreground deletion waits for the objects.
     let (operators, params) = (platform.operators(), DeleteParams::foreground());
     operators.delete("moon", &params).await.unwrap();
-    gone(operators, "moon").await;
-    gone(platform.instances(), "moon").await;
-    gone(crds, "widgets.moon.example.com").await;
+    wait_deleted(operators, "moon").await;
+    wait_deleted(platform.instances(), "moon").await;
+    wait_deleted(crds, "widgets.moon.example.com").await;
     assert!(!has("moon").await);
     // The package is free, and the operator that waited gets the package.
     platform.delete::<PlatformOperator>("tide").await;
     platform.has("second", "1.0.0").await;
-    gone(platform.instances(), "tide").await;
+    wait_deleted(platform.instances(), "tide").await;
     let has_tide = async || has("tide").await;
     until("tide of the second operator", has_tide, |has| *has).await;
 }

@@ -34,7 +34,7 @@ impl Platform {
     }
 
     /// Like [`Platform::new`], on a control plane with these options.
-    pub(crate) async fn of(options: &cluster::Options) -> Self {
+    pub(crate) async fn with_options(options: &cluster::Options) -> Self {
         let cluster: &'static Cluster = Box::leak(Box::new(own(options).await));
         cluster.stand_in_node().await.unwrap();
         Self::on(cluster, None).await.with_definitions().await
@@ -140,7 +140,7 @@ impl Platform {
 
     /// Serves a catalog as `mine`.
     pub(crate) async fn serve_mine(&self, documents: &[Value]) -> Server {
-        let server = Server::of(None, documents).await;
+        let server = Server::with_documents(None, documents).await;
         self.serve("mine", &server).await;
         server
     }

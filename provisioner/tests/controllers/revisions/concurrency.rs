@@ -22,7 +22,7 @@ async fn slow_rollouts_delay_no_other_instance() {
     let (cluster, _audit, _lease) = empty().await;
     let relay = Relay::new(cluster).await;
     let provisioner = Provisioner::start(cluster, relay.options()).await;
-    let world = World::of(cluster, provisioner);
+    let world = World::with_provisioner(cluster, provisioner);
     let other = Fixture::new(&world, "kept").await;
     other.install(&[other.map("kept", "1")]).await;
     let deleted = Fixture::new(&world, "deleted").await;
@@ -80,7 +80,7 @@ async fn slow_rollouts_delay_no_other_instance() {
         delete(&instances, name).await;
     }
     for name in &slow {
-        gone(instances.clone(), name).await;
+        wait_deleted(instances.clone(), name).await;
     }
     other.uninstall().await;
 }

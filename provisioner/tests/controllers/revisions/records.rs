@@ -348,7 +348,7 @@ async fn lost_inventory_is_built_from_the_records() {
     lose().await;
     fixture.leaves_nothing().await;
     let crds: Api<CustomResourceDefinition> = fixture.world.api();
-    gone(crds, &format!("widgets.{}", fixture.group())).await;
+    wait_deleted(crds, &format!("widgets.{}", fixture.group())).await;
 }
 
 // A record of several Secrets is read as a whole or not at all.
@@ -411,7 +411,7 @@ async fn unrecorded_revision_is_not_applied() {
     fixture.has_text(ROLLOUT_TIMEOUT, "a", "2").await;
     fixture.has_text(ROLLOUT_TIMEOUT, "c", "2").await;
     fixture.is_recorded().await;
-    gone(fixture.maps(), "b").await;
+    wait_deleted(fixture.maps(), "b").await;
     fixture.leaves_nothing().await;
 }
 
@@ -427,7 +427,7 @@ async fn full_etcd_stops_a_rollout_before_its_first_object() {
     fixture.upgrade("v2", &of(second, "2")).await;
     fixture.has_text(ROLLOUT_TIMEOUT, "a", "2").await;
     fixture.is_recorded().await;
-    gone(fixture.maps(), "b").await;
+    wait_deleted(fixture.maps(), "b").await;
 
     // A rollback needs nothing but the record.
     let provisioner = stage.provisioner().await;
@@ -454,7 +454,7 @@ async fn full_etcd_stops_a_rollout_before_its_first_object() {
     fixture.has_text(ROLLOUT_TIMEOUT, "a", "1").await;
     fixture.has_text(ROLLOUT_TIMEOUT, "b", "1").await;
     fixture.is_recorded().await;
-    gone(fixture.maps(), "c").await;
+    wait_deleted(fixture.maps(), "c").await;
     assert!(!provisioner.has_ended());
     fixture.leaves_nothing().await;
 }

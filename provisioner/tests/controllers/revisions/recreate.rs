@@ -381,7 +381,7 @@ async fn object_deleted_by_a_killed_provisioner_gets_its_new_form() {
     line.cut();
     let maps = fixture.maps();
     fixture.set_finalizers("fixed", Value::Null).await;
-    gone(maps.clone(), "fixed").await;
+    wait_deleted(maps.clone(), "fixed").await;
     let version = maps.list(&ListParams::default()).await.unwrap();
     let version = version.metadata.resource_version.unwrap();
     let _provisioner = Provisioner::start(cluster, Options::default()).await;

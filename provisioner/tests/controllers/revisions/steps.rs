@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 use super::*;
 use crate::{
     faults::stage::{empty, stage},
-    support::{Options, Provisioner, gone},
+    support::{Options, Provisioner, wait_deleted},
 };
 
 /// Two whole steps and a part of another. The status lists 500 objects.
@@ -169,7 +169,7 @@ async fn rollout_continues_after_a_restart_between_steps() {
     let instances: Api<BundleInstance> = world.api();
     let params = DeleteParams::foreground();
     instances.delete(&fixture.name, &params).await.unwrap();
-    gone(instances, &fixture.name).await;
+    wait_deleted(instances, &fixture.name).await;
     let left = async || {
         let maps = fixture.maps().list(&ListParams::default()).await.unwrap();
         let left = maps.iter().filter(|map| map.name_any().starts_with('m'));

@@ -87,6 +87,6 @@ async fn terminating_object_causes_no_write_of_other_objects() {
     );
 
     fixture.set_finalizers("held", Value::Null).await;
-    gone(fixture.maps(), "held").await;
+    wait_deleted(fixture.maps(), "held").await;
     fixture.uninstall().await;
 }

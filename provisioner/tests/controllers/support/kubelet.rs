@@ -47,7 +47,7 @@ impl Kubelet {
 
     /// Returns the Job of a Bundle, if one exists.
     pub(crate) async fn find_job(&self, bundle: &str) -> Option<Job> {
-        let listed = self.jobs().list(&of(bundle)).await.unwrap();
+        let listed = self.jobs().list(&pods_of_bundle(bundle)).await.unwrap();
         assert!(listed.items.len() <= 1, "{:?}", listed.items);
         listed.items.into_iter().next()
     }
@@ -65,7 +65,7 @@ impl Kubelet {
     /// Waits for the unfinished pod of a Bundle's Job, and returns it.
     pub(crate) async fn pod(&self, bundle: &str) -> Pod {
         eventually(&format!("pod of {bundle}"), async || {
-            let listed = self.pods().list(&of(bundle)).await.unwrap();
+            let listed = self.pods().list(&pods_of_bundle(bundle)).await.unwrap();
             let is_new = |pod: &Pod| {
                 let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
                 pod.metadata.deletion_timestamp.is_none()
@@ -239,7 +239,7 @@ pub(crate) fn waits(reason: &str, message: &str) -> Value {
     json!({"waiting": {"reason": reason, "message": message}})
 }
 
-fn of(bundle: &str) -> ListParams {
+fn pods_of_bundle(bundle: &str) -> ListParams {
     ListParams::default().labels(&format!(
         "core.rukpak.io/owner-kind=Bundle,core.rukpak.io/owner-name={bundle}"
     ))

@@ -244,8 +244,8 @@ impl Play {
     }
 
     /// Waits until neither the instance nor any of its objects exists.
-    pub(crate) async fn gone(&self, world: &World) {
-        super::gone::<BundleInstance>(world.api(), &self.name).await;
+    pub(crate) async fn wait_deleted(&self, world: &World) {
+        super::wait_deleted::<BundleInstance>(world.api(), &self.name).await;
         let client = world.client();
         eventually(&format!("nothing of {} is left", self.name), async || {
             let format_error = |error: kube::Error| error.to_string();

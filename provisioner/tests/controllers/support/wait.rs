@@ -28,7 +28,7 @@ pub(crate) async fn wait_for<K: Watched>(
 }
 
 /// Waits until an object does not exist.
-pub(crate) async fn gone<K: Watched>(api: Api<K>, name: &str) {
+pub(crate) async fn wait_deleted<K: Watched>(api: Api<K>, name: &str) {
     eventually(&format!("{name} is gone"), async || {
         match api.get_opt(name).await.unwrap() {
             Some(object) => Err(serde_json::to_string_pretty(&object).unwrap()),

@@ -36,7 +36,7 @@ async fn killed_upgrades_with_olm_are_continued() {
     });
     scene.status("Subscription", name, &status).await;
     let upgrade = format!("run bundle-upgrade {image} --use-http --engine=olm");
-    let sources = scene.of("CatalogSource");
+    let sources = scene.api_of_kind("CatalogSource");
     let before = sources.get("index").await.unwrap();
 
     // An earlier catalog in two parts, and a bundle that OLM has unpacked.
@@ -129,7 +129,11 @@ async fn killed_upgrades_with_olm_are_continued() {
         "{upgrade}" => 1, _, "InstallPlan install-2 also installs coral.v1 (Subscription coral)",
             "kubectl patch installplan install-2 --namespace tides";
     }
-    let plan = scene.of("InstallPlan").get("install-2").await.unwrap();
+    let plan = scene
+        .api_of_kind("InstallPlan")
+        .get("install-2")
+        .await
+        .unwrap();
     assert_eq!(plan.data["spec"]["approved"], false);
     assert_eq!(eventually("one pod", registry).await, pod);
     let left = former().await;

@@ -27,7 +27,11 @@ pub(super) async fn is_hardened_on_request_and_reported_if_not_ready(scene: &Sce
     }
     // The CatalogSource gets no address before the pod is ready, and cleanup deletes the created objects.
     let catalog = format!("{name}-catalog");
-    let source = scene.of("CatalogSource").get(&catalog).await.unwrap();
+    let source = scene
+        .api_of_kind("CatalogSource")
+        .get(&catalog)
+        .await
+        .unwrap();
     assert_eq!(source.data["spec"].get("address"), None, "{source:?}");
     tests::assert_runs! { scene;
         "cleanup {name} --engine=olm" => 0, "Operator \"{name}\" uninstalled\n";

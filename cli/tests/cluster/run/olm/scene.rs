@@ -73,7 +73,7 @@ impl Scene {
         .await
     }
 
-    pub(super) fn of(&self, kind: &str) -> Api<DynamicObject> {
+    pub(super) fn api_of_kind(&self, kind: &str) -> Api<DynamicObject> {
         let kind = GroupVersionKind::gvk("operators.coreos.com", version(kind), kind);
         let resource = ApiResource::from_gvk(&kind);
         Api::namespaced_with(self.cluster.client().unwrap(), SPACE, &resource)
@@ -81,12 +81,16 @@ impl Scene {
 
     pub(super) async fn status(&self, kind: &str, name: &str, status: &Value) {
         let patch = Patch::Merge(json!({ "status": status }));
-        let (api, params) = (self.of(kind), PatchParams::default());
+        let (api, params) = (self.api_of_kind(kind), PatchParams::default());
         api.patch_status(name, &params, &patch).await.unwrap();
     }
 
     pub(super) async fn has(&self, kind: &str) -> Vec<String> {
-        let found = self.of(kind).list(&ListParams::default()).await.unwrap();
+        let found = self
+            .api_of_kind(kind)
+            .list(&ListParams::default())
+            .await
+            .unwrap();
         found.items.iter().map(ResourceExt::name_any).collect()
     }
 

@@ -56,7 +56,7 @@ async fn b03_pods_that_are_deleted_or_stopped_are_replaced() {
         .delete(&first.name_any(), &params)
         .await
         .unwrap();
-    gone::<Pod>(node.pods(), &first.name_any()).await;
+    wait_deleted::<Pod>(node.pods(), &first.name_any()).await;
     let second = node.pod(&name).await;
     assert_ne!(first.uid(), second.uid(), "deleted");
 
@@ -112,7 +112,7 @@ async fn failed_job_is_kept_and_followed_by_another() {
     let apart = |job: &Job| job.creation_timestamp().unwrap().0;
     let delay = apart(&second).duration_since(apart(&first)).as_secs();
     assert!(delay >= 14, "{delay} s");
-    gone::<Pod>(node.pods(), &retained.name_any()).await;
+    wait_deleted::<Pod>(node.pods(), &retained.name_any()).await;
     // The problem stays reported until the next Job has a result.
     condition_is(world, &name, "UnpackFailed", problem).await;
     node.run(&node.pod(&name).await, &content).await.unwrap();

@@ -167,8 +167,8 @@ async fn jobs_and_pods_that_policies_change_are_kept() {
         container("unpack", &ended(0, "Completed", "")),
     ]});
     node.status(&pod, status).await;
-    gone::<Job>(node.jobs(), &job.name_any()).await;
-    gone::<Pod>(node.pods(), &pod.name_any()).await;
+    wait_deleted::<Job>(node.jobs(), &job.name_any()).await;
+    wait_deleted::<Pod>(node.pods(), &pod.name_any()).await;
     world.wait_bundle(&name, "Unpacked", "True").await;
 }
 

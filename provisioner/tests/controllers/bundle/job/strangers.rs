@@ -117,7 +117,7 @@ async fn rejected(world: &World, node: &Kubelet, name: &str, content: &Content) 
     let params = DeleteParams::default().grace_period(0);
     let pods = node.pods();
     pods.delete(&theirs.name_any(), &params).await.unwrap();
-    gone(pods, &theirs.name_any()).await;
+    wait_deleted(pods, &theirs.name_any()).await;
     let late = put(world, &other, &others, content, false).await;
     assert!(
         matches!(late.0, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN),

@@ -210,7 +210,7 @@ async fn a_pod_goes_whatever_the_catalog_becomes(shelf: &Shelf) {
         json!({"spec": {"grpcPodConfig": null, "image": null, "address": "127.0.0.1:1"}});
     merge(&sources, "tides", &elsewhere).await;
     until("no pod", our_pods, |left| are_leaving(left)).await;
-    gone(services, "tides").await;
+    wait_deleted(services, "tides").await;
     served_are(&next, &[]).await;
     next.end().await;
 }

@@ -36,7 +36,7 @@ impl Leader {
     pub(in crate::catalogs) async fn behind_line(cluster: &Cluster, address: &str) -> (Self, Line) {
         let (line, config) = Line::to(cluster.config().clone()).await;
         let store = tempfile::tempdir().unwrap();
-        let leader = Self::of(config, address, store, NamespaceQuota::default());
+        let leader = Self::with_config(config, address, store, NamespaceQuota::default());
         (leader, line)
     }
 
@@ -47,10 +47,10 @@ impl Leader {
         store: TempDir,
         share: NamespaceQuota,
     ) -> Self {
-        Self::of(cluster.config().clone(), address, store, share)
+        Self::with_config(cluster.config().clone(), address, store, share)
     }
 
-    fn of(config: Config, address: &str, store: TempDir, share: NamespaceQuota) -> Self {
+    fn with_config(config: Config, address: &str, store: TempDir, share: NamespaceQuota) -> Self {
         let settings = Settings {
             catalog_namespaces: NAMESPACES.map(str::to_owned).to_vec(),
             serving: Some(Serving {

@@ -31,7 +31,7 @@ async fn policies_permit_garbage_collection_and_deny_squatting() {
         world.wait_instance(&name, "Healthy", "True").await;
         let deletion = format!("delete bundleinstance {name} --cascade={cascade}");
         kubectl(world.cluster, &deletion, "").await;
-        support::gone::<BundleInstance>(world.api(), &name).await;
+        support::wait_deleted::<BundleInstance>(world.api(), &name).await;
         no_bundles(world, &name).await;
         let left = maps(world, space.name()).get_opt("a").await.unwrap();
         assert_eq!(left.is_some(), cascade == "orphan", "{cascade}: {left:?}");

@@ -48,7 +48,7 @@ async fn i12_upgrade_with_a_shared_crd_keeps_custom_resources() {
     let uid = use_definition(world, &group, space.name()).await;
 
     upgrade(world, &name, "v2", &of("new")).await;
-    support::gone(maps(world, space.name()), "old").await;
+    support::wait_deleted(maps(world, space.name()), "old").await;
     wait_reason(world, &name, "Progressing", "UpToDate").await;
     assert_eq!(uid_of_widget(world, &group, space.name()).await, uid);
     has_definition(world, &group, &name).await;
@@ -78,7 +78,7 @@ async fn kept_objects_are_released_on_prune_and_on_uninstall() {
     let before = uids().await;
 
     upgrade(world, &name, "v2", &[retained("removed")]).await;
-    support::gone(api.clone(), "plain").await;
+    support::wait_deleted(api.clone(), "plain").await;
     let instance = becomes(world, &name, "released", |status| {
         (!status.released.is_empty()).then_some(())
     })

@@ -19,7 +19,7 @@ impl Scene {
         .await;
         support::delete(&self.widgets("v1"), "precious").await;
         upgrade(self.world, &self.name, "v4", &[self.operator()]).await;
-        support::gone(self.crds(), &self.crd()).await;
+        support::wait_deleted(self.crds(), &self.crd()).await;
         let settled = self.has_left().await;
         assert_eq!(settled.status.unwrap().released, [""; 0]);
         delete(self.world, &self.name).await;

@@ -101,13 +101,13 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     patch_as_other(&deleted.maps, "held", released).await;
 
     let _third = Provisioner::start(&cluster, support::Options::default()).await;
-    support::gone(instances.clone(), &deleted.name).await;
-    support::gone(deleted.maps.clone(), "held").await;
+    support::wait_deleted(instances.clone(), &deleted.name).await;
+    support::wait_deleted(deleted.maps.clone(), "held").await;
     assert_eq!(deleted.maps.get_opt("free").await.unwrap(), None);
     let crds: Api<CustomResourceDefinition> = world.api();
-    support::gone(crds.clone(), &deleted.crd).await;
+    support::wait_deleted(crds.clone(), &deleted.crd).await;
 
-    support::gone(instances.clone(), &orphaned.name).await;
+    support::wait_deleted(instances.clone(), &orphaned.name).await;
     for name in ["held", "free"] {
         let left = orphaned.maps.get(name).await.unwrap();
         assert_eq!(left.metadata.owner_references, None);
