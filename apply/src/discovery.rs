@@ -18,7 +18,7 @@ use kube::{
     Client,
     core::{ApiResource, GroupVersionKind},
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -172,7 +172,7 @@ impl Discovery {
             group: kind.group.clone(),
             version: kind.version.clone(),
         };
-        let entry = self.cache().entries.get(&version).cloned();
+        let entry = self.cache.lock().entries.get(&version).cloned();
         match entry.as_ref().and_then(|entry| entry.get()) {
             Some(served) => served
                 .find(&kind.kind)
@@ -220,7 +220,7 @@ impl Discovery {
 
     /// Drops the entries of a group, after a CRD of the group was applied or deleted, or after the API server answered 404.
     pub fn invalidate(&self, group: &str) {
-        self.cache().forget(group);
+        self.cache.lock().forget(group);
     }
 
     /// Marks a group as requested, so that discovery is polled when a kind of the group becomes served. Groups that no
@@ -238,7 +238,7 @@ impl Discovery {
             let requested_groups = self.requested_groups.borrow();
             requested_groups.len() >= MAX_REQUESTED_GROUPS || requested_groups.contains(group)
         };
-        is_requested || self.cache().versions(group).next().is_some()
+        is_requested || self.cache.lock().versions(group).next().is_some()
     }
 
     /// Returns a counter of the changes of the served kinds, so that a caller can wait for a missing API.
@@ -269,7 +269,8 @@ impl Discovery {
     /// Stores the kinds of a group version as discovery shows them.
     fn record(&self, version: &GroupVersion, kinds: Option<HashMap<String, Arc<ApiKind>>>) {
         let entry = GroupVersionEntry::new_with(Some(Served::new(kinds)));
-        self.cache()
+        self.cache
+            .lock()
             .entries
             .insert(version.clone(), Arc::new(entry));
     }
@@ -280,7 +281,7 @@ impl Discovery {
         &self,
         requested: &BTreeMap<GroupVersion, Vec<GroupVersionKind>>,
     ) -> Vec<(GroupVersion, Arc<GroupVersionEntry>)> {
-        let mut cache = self.cache();
+        let mut cache = self.cache.lock();
         cache.bound();
         requested
             .iter()
@@ -292,10 +293,6 @@ impl Discovery {
                 (version.clone(), entry.clone())
             })
             .collect()
-    }
-
-    fn cache(&self) -> MutexGuard<'_, GroupVersionCache> {
-        self.cache.lock()
     }
 
     /// Notifies subscribers of a change, after the changed entries were dropped.

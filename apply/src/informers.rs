@@ -23,7 +23,7 @@ use std::{
 
 use kube::Client;
 use manifests::object::Identity;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
     sync::{Notify, mpsc},
@@ -134,7 +134,7 @@ impl Informers {
     /// Sets the objects of an instance; replaces earlier ones. With an account, the objects are watched with that account's
     /// permissions, one namespace per watch. The function must be called within a runtime, in which the watches then run.
     pub fn set_watched(&self, instance: &str, account: Option<&Account>, objects: &WatchedObjects) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let change = state.cache.set_watched(instance, account, objects);
         for scope in &change.stopped {
             state.tasks.remove(scope);
@@ -147,7 +147,7 @@ impl Informers {
     /// Records objects that were just applied. A view contains them before the watches report them, and the provisioner's
     /// own writes are not drift.
     pub fn record_applied(&self, instance: &str, applied: &BTreeMap<Identity, AppliedObject>) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let write_note = state.cache.record_applied(instance, applied);
         // A watch that failed because its CRD was missing retries at once.
         for scope in state.cache.failing() {
@@ -163,7 +163,7 @@ impl Informers {
             runtime.spawn(async move {
                 tokio::time::sleep(WRITE_NOTE_TTL).await;
                 if let Some(shared) = shared.upgrade() {
-                    let wakes = shared.state().cache.expire(write_note);
+                    let wakes = shared.state.lock().cache.expire(write_note);
                     shared.wake(wakes);
                 }
             });
@@ -172,7 +172,7 @@ impl Informers {
 
     /// Drops a deleted instance and stops the watches that no other instance uses.
     pub fn forget(&self, instance: &str) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         for scope in state.cache.forget(instance) {
             state.tasks.remove(&scope);
         }
@@ -180,22 +180,18 @@ impl Informers {
 
     /// Returns the latest observed state of an instance's objects.
     pub fn view(&self, instance: &str) -> InstanceView {
-        self.shared.state().cache.view(instance)
+        self.shared.state.lock().cache.view(instance)
     }
 
     /// Returns the number of running watches.
     pub fn count(&self) -> usize {
-        self.shared.state().tasks.len()
+        self.shared.state.lock().tasks.len()
     }
 }
 
 // === impl Shared ===
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
     fn start(self: &Arc<Self>, state: &mut State, scope: Arc<Scope>) {
         let Ok(runtime) = Handle::try_current() else {
             let message = format!("failed to watch {scope}: not in a Tokio runtime");

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use kube::{ResourceExt as _, runtime::watcher::Event};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::crd::PartialCrd;
@@ -37,11 +37,11 @@ pub(crate) struct CrdState {
 impl CrdStates {
     /// Reports whether the initial list of CRDs is complete.
     pub(super) fn is_synced(&self) -> bool {
-        self.index().latest.is_some()
+        self.index.lock().latest.is_some()
     }
 
     pub(super) fn get(&self, name: &str) -> Option<CrdState> {
-        self.index().latest.as_ref()?.get(name).cloned()
+        self.index.lock().latest.as_ref()?.get(name).cloned()
     }
 
     pub(super) fn changes(&self) -> watch::Receiver<()> {
@@ -49,7 +49,7 @@ impl CrdStates {
     }
 
     pub(super) fn record(&self, event: &Event<PartialCrd>) {
-        let mut index = self.index();
+        let mut index = self.index.lock();
         match event {
             Event::Init => index.listing.clear(),
             Event::InitApply(crd) => {
@@ -69,10 +69,6 @@ impl CrdStates {
         }
         drop(index);
         self.changes.send_replace(());
-    }
-
-    fn index(&self) -> MutexGuard<'_, CrdIndex> {
-        self.index.lock()
     }
 }
 

@@ -146,7 +146,7 @@ impl Watch {
                 }
             };
             let shared = self.shared.upgrade()?;
-            let mut state = shared.state();
+            let mut state = shared.state.lock();
             let cache = &mut state.cache;
             let wakes = match event {
                 Event::Init => {
@@ -188,7 +188,7 @@ impl Watch {
             };
             let report = failure.describe(&self.scope);
             let shared = self.shared.upgrade()?;
-            let wakes = shared.state().cache.failed(&self.scope, report, data);
+            let wakes = shared.state.lock().cache.failed(&self.scope, report, data);
             shared.wake(wakes);
         }
         // A requested retry ends the back-off early.

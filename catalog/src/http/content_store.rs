@@ -17,7 +17,7 @@ use std::{
 };
 
 use manifests::names;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, RwLock};
 
 use super::{
     Error,
@@ -117,7 +117,7 @@ impl ContentStore {
             Some(digest) => Some(hex_of(digest).ok_or_else(|| Error::Digest(shortened(digest)))?),
             None => None,
         };
-        let _guard = self.write_lock();
+        let _guard = self.shared.write_lock.lock();
         if let Some(hex) = expected_hex
             && let Some(content) = self.open_content(hex)?
         {
@@ -149,7 +149,7 @@ impl ContentStore {
         if names::dns_subdomain(name).is_err() {
             return Ok(());
         }
-        let _guard = self.write_lock();
+        let _guard = self.shared.write_lock.lock();
         let path = self.directory(NAMES).join(name);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -157,17 +157,17 @@ impl ContentStore {
             }
             _ => {}
         }
-        self.write_published().remove(name);
+        self.shared.published.write().remove(name);
         self.sweep()
     }
 
     /// Returns the names of the published catalogs.
     pub fn names(&self) -> Vec<String> {
-        self.read_published().keys().cloned().collect()
+        self.shared.published.read().keys().cloned().collect()
     }
 
     pub(super) fn find(&self, name: &str) -> Option<Arc<PublishedContent>> {
-        self.read_published().get(name).cloned()
+        self.shared.published.read().get(name).cloned()
     }
 
     /// Records the content of a name on disk and then in memory, and removes unreferenced contents.
@@ -204,7 +204,9 @@ impl ContentStore {
             since,
             hex: hex.to_owned(),
         };
-        self.write_published()
+        self.shared
+            .published
+            .write()
             .insert(name.to_owned(), Arc::new(published));
         self.sweep()
     }
@@ -212,7 +214,7 @@ impl ContentStore {
     /// Removes contents without a name. Open files remain readable until they are closed.
     fn sweep(&self) -> Result<(), Error> {
         let named: BTreeSet<String> = {
-            let published = self.read_published();
+            let published = self.shared.published.read();
             published
                 .values()
                 .map(|published| published.hex.clone())
@@ -243,7 +245,10 @@ impl ContentStore {
                     since,
                     hex,
                 };
-                self.write_published().insert(name, Arc::new(published));
+                self.shared
+                    .published
+                    .write()
+                    .insert(name, Arc::new(published));
             }
         }
         Ok(())
@@ -259,22 +264,6 @@ impl ContentStore {
 
     fn directory(&self, part: &str) -> PathBuf {
         self.shared.directory.join(part)
-    }
-
-    fn write_lock(&self) -> MutexGuard<'_, File> {
-        self.shared.write_lock.lock()
-    }
-
-    fn read_published(
-        &self,
-    ) -> parking_lot::RwLockReadGuard<'_, BTreeMap<String, Arc<PublishedContent>>> {
-        self.shared.published.read()
-    }
-
-    fn write_published(
-        &self,
-    ) -> parking_lot::RwLockWriteGuard<'_, BTreeMap<String, Arc<PublishedContent>>> {
-        self.shared.published.write()
     }
 }
 

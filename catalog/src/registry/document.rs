@@ -70,7 +70,7 @@ impl DocumentPart {
                     synthetic_csv::icon(meta.root),
                     synthetic_csv::description(meta.root),
                 );
-                let mut writer = lock(writer);
+                let mut writer = writer.lock();
                 Self::Package(Package {
                     name: meta.name.clone().into_owned(),
                     icon: writer.manifest(&icon)?,
@@ -79,7 +79,7 @@ impl DocumentPart {
             }
             "olm.bundle" => match bundle(meta) {
                 Ok((mut bundle, texts)) => {
-                    let mut writer = lock(writer);
+                    let mut writer = writer.lock();
                     bundle.row.list_fields = writer.listed(&texts.list_fields)?;
                     bundle.row.csv = writer.manifest(&texts.csv)?;
                     bundle.row.objects = writer.manifest(&texts.objects)?;
@@ -95,7 +95,7 @@ impl DocumentPart {
                 Ok(bytes) => Self::Blob(BlobRow {
                     schema: meta.schema.clone().into_owned(),
                     package: package(),
-                    blob: lock(writer).manifest(&bytes)?,
+                    blob: writer.lock().manifest(&bytes)?,
                 }),
                 Err(reason) => Self::Unindexed(reason),
             },
@@ -109,11 +109,6 @@ pub(super) fn is_plain(name: &str) -> bool {
         && name
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
-}
-
-/// Locks the writer. A poisoned lock is ignored, because a panic during writing ends the build.
-fn lock(writer: &Mutex<Writer>) -> parking_lot::MutexGuard<'_, Writer> {
-    writer.lock()
 }
 
 fn bundle(meta: &Meta<'_>) -> Result<(Bundle, BundleFields), String> {

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rusqlite::{
     Connection, OpenFlags, OptionalExtension, config::DbConfig, limits::Limit, types::ValueRef,
 };
@@ -57,7 +57,7 @@ impl SqliteConnection {
         &self,
         read: impl FnOnce(&Connection) -> Result<T, Problem>,
     ) -> Result<T, Error> {
-        let connection = self.connection();
+        let connection = self.connection.lock();
         let read = || {
             // SQLite does not read longer values. Invalid UTF-8 is replaced afterwards.
             let max_length = i32::try_from(4 * MAX_NAME_LEN).unwrap_or(i32::MAX);
@@ -105,7 +105,7 @@ impl SqliteConnection {
         // SQLite passes over all columns before the requested one, so the whole row is charged.
         let size = self.layout.size(table);
         let query = format!("SELECT {columns}, {size} FROM {table} WHERE {ROW_ID} = ?1");
-        let connection = self.connection();
+        let connection = self.connection.lock();
         let mut statement = connection.prepare_cached(&query)?;
         let result = statement.query_row([row], |row| {
             let mut texts = [const { None }; N];
@@ -118,10 +118,6 @@ impl SqliteConnection {
         let size = result.as_ref().map_or(0, |(_, size)| size.unsigned_abs());
         self.budget.spend(SEEK.saturating_add(size));
         Ok(result.map(|(texts, _)| texts))
-    }
-
-    fn connection(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock()
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::progress;
@@ -62,7 +62,7 @@ impl CleanupGuard {
         static LISTEN: Once = Once::new();
         LISTEN.call_once(listen);
         // The signal handler waits for the lock.
-        let mut pending_list = pending_list();
+        let mut pending_list = PENDING.lock();
         let created = create(pending.path().to_owned())?;
         pending_list.push(pending.clone());
         drop(pending_list);
@@ -72,14 +72,16 @@ impl CleanupGuard {
     /// Keeps the file or directory.
     pub(crate) fn commit(mut self) {
         let finished = self.0.take();
-        pending_list().retain(|other| Some(other) != finished.as_ref());
+        PENDING
+            .lock()
+            .retain(|other| Some(other) != finished.as_ref());
     }
 }
 
 impl Drop for CleanupGuard {
     fn drop(&mut self) {
         if let Some(pending) = self.0.take() {
-            let mut pending_list = pending_list();
+            let mut pending_list = PENDING.lock();
             pending_list.retain(|other| *other != pending);
             pending.remove();
         }
@@ -120,12 +122,8 @@ pub(crate) async fn wait_for_signal() -> u8 {
 
 /// Runs work that a signal must not interrupt. The work must be short.
 pub(crate) fn without_interrupt<T>(work: impl FnOnce() -> T) -> T {
-    let _list = pending_list();
+    let _list = PENDING.lock();
     work()
-}
-
-fn pending_list() -> MutexGuard<'static, Vec<Pending>> {
-    PENDING.lock()
 }
 
 /// Starts the signal handler, and returns once it is ready. If it cannot be started, signals have their default effect.
@@ -147,7 +145,7 @@ fn listen() {
             })
         })?;
         progress::clear();
-        let pending_list = pending_list();
+        let pending_list = PENDING.lock();
         // The newest entry is first: nested files are removed before their directory. Another thread may still write into
         // it.
         for pending in pending_list.iter().rev() {

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use terminal_size::{Width, terminal_size_of};
 use unpacker::Progress;
 
@@ -23,20 +23,16 @@ const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
 /// Whether the line is visible. Writers to the terminal hold the lock.
 static IS_SHOWN: Mutex<bool> = Mutex::new(false);
 
-fn is_shown() -> MutexGuard<'static, bool> {
-    IS_SHOWN.lock()
-}
-
 /// Erases the line while `write` writes other output.
 pub(crate) fn suspend<T>(write: impl FnOnce() -> T) -> T {
-    let mut is_shown = is_shown();
+    let mut is_shown = IS_SHOWN.lock();
     erase(&mut is_shown);
     write()
 }
 
 /// Erases the line.
 pub(crate) fn clear() {
-    erase(&mut is_shown());
+    erase(&mut IS_SHOWN.lock());
 }
 
 /// Shows a text as the progress line if standard error is a terminal.
@@ -47,7 +43,7 @@ pub(crate) fn display(text: &str) {
 }
 
 fn redraw(text: &str) {
-    let mut is_shown = is_shown();
+    let mut is_shown = IS_SHOWN.lock();
     let width = terminal_size_of(io::stderr()).map_or(80, |(Width(width), _)| usize::from(width));
     let text: String = text.chars().take(width.saturating_sub(1)).collect();
     let _ = io::stderr().write_all(format!("\r{text}\x1b[K").as_bytes());
@@ -84,7 +80,7 @@ impl ProgressLine {
             let is_finished = Arc::clone(&line.is_finished);
             let draw = move || {
                 while !is_finished.load(Ordering::Relaxed) {
-                    draw(&lock(&transfers));
+                    draw(&transfers.lock());
                     thread::park_timeout(REFRESH_INTERVAL);
                 }
             };
@@ -98,13 +94,13 @@ impl ProgressLine {
     pub(crate) fn during<T>(&self, name: &str, work: impl FnOnce(&Progress) -> T) -> T {
         let progress = Progress::default();
         let since = Instant::now();
-        lock(&self.transfers).push(Transfer {
+        self.transfers.lock().push(Transfer {
             name: sanitize(name),
             since,
             progress: progress.clone(),
         });
         let result = work(&progress);
-        let mut transfers = lock(&self.transfers);
+        let mut transfers = self.transfers.lock();
         if let Some(at) = transfers
             .iter()
             .position(|other| other.since == since && other.name == sanitize(name))
@@ -124,10 +120,6 @@ impl Drop for ProgressLine {
         }
         clear();
     }
-}
-
-fn lock(transfers: &Mutex<Vec<Transfer>>) -> MutexGuard<'_, Vec<Transfer>> {
-    transfers.lock()
 }
 
 fn draw(transfers: &[Transfer]) {

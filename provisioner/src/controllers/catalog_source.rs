@@ -48,7 +48,7 @@ use std::{
 };
 
 use manifests::api::platform_operator::CatalogRef;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use self::{
@@ -175,22 +175,22 @@ impl Catalogs {
 
     /// Returns the offers of all catalogs for a package, or of the named catalog only.
     pub fn offers(&self, package: &str, only: Option<&CatalogRef>) -> Offers {
-        self.known().offers(package, only)
+        self.known.lock().offers(package, only)
     }
 
     /// Returns the state of each catalog.
     pub fn states(&self) -> Vec<CatalogState> {
-        self.known().states()
+        self.known.lock().states()
     }
 
     /// Reports whether all CatalogSources are listed. Until then, a missing catalog may exist.
     pub fn is_synced(&self) -> bool {
-        self.known().are_listed()
+        self.known.lock().are_listed()
     }
 
     /// Returns the max OpenShift version that catalogs currently declare for a bundle of a package with this image digest.
     pub fn declared_maximum(&self, package: &str, bundle: &str, digest: &str) -> CatalogMaximum {
-        self.known().declared_maximum(package, bundle, digest)
+        self.known.lock().declared_maximum(package, bundle, digest)
     }
 
     /// Returns the value of the catalog that a Subscription names, for a bundle of this name and version. `None` if no
@@ -202,12 +202,12 @@ impl Catalogs {
         bundle: &str,
         version: &str,
     ) -> Option<CatalogMaximum> {
-        self.known().said_by(catalog, package, bundle, version)
+        self.known.lock().said_by(catalog, package, bundle, version)
     }
 
     /// Returns the lowest release that any catalog declares for a bundle of this name and version.
     pub fn lowest(&self, package: &str, bundle: &str, version: &str) -> CatalogMaximum {
-        self.known().lowest(package, bundle, version)
+        self.known.lock().lowest(package, bundle, version)
     }
 
     /// Returns the effective max OpenShift version as text: the one that catalogs declare, or have declared last.
@@ -222,7 +222,8 @@ impl Catalogs {
     /// Returns the `minKubeVersion` of a bundle in the first catalog that has it with this image. Returns `None` also while
     /// no catalog that has it can be read.
     pub fn min_kube(&self, package: &str, bundle: &str, digest: &str) -> Option<String> {
-        self.known()
+        self.known
+            .lock()
             .bundle(package, bundle, digest)?
             .min_kube
             .clone()
@@ -249,15 +250,11 @@ impl Catalogs {
     }
 
     fn change(&self, change: impl FnOnce(&mut CatalogCache) -> bool) {
-        let changed = change(&mut self.known());
+        let changed = change(&mut self.known.lock());
         if changed {
             self.changes
                 .send_modify(|changes| *changes = changes.wrapping_add(1));
         }
-    }
-
-    fn known(&self) -> MutexGuard<'_, CatalogCache> {
-        self.known.lock()
     }
 }
 

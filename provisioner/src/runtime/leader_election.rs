@@ -17,7 +17,7 @@ use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
@@ -156,7 +156,7 @@ impl LeaderLease {
 
     /// Takes or renews the Lease, or returns its holder.
     async fn attempt(&self, observed: &mut ObservedLease) -> Result<LeaseOutcome, kube::Error> {
-        let written = self.written().take();
+        let written = self.written.lock().take();
         let current = match written {
             Some(written) => Some(written),
             None => self.api.get_opt(NAME).await?,
@@ -184,7 +184,7 @@ impl LeaderLease {
         };
         match written {
             Ok(written) => {
-                *self.written() = Some(written);
+                *self.written.lock() = Some(written);
                 Ok(LeaseOutcome::Held)
             }
             // The Lease may also be deleted. The next attempt reads the current state.
@@ -193,10 +193,6 @@ impl LeaderLease {
             }
             Err(error) => Err(error),
         }
-    }
-
-    fn written(&self) -> MutexGuard<'_, Option<Object>> {
-        self.written.lock()
     }
 
     fn spec(&self, previous: Option<LeaseSpec>, claim: &LeaseAction) -> LeaseSpec {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 /// Open readiness tasks. Clones share the list.
 ///
@@ -29,7 +29,7 @@ pub struct ReadinessTask {
 impl Readiness {
     /// Adds a task. `/readyz` lists the names of open tasks.
     pub fn task(&self, name: &'static str) -> ReadinessTask {
-        *self.lock().entry(name).or_default() += 1;
+        *self.open.lock().entry(name).or_default() += 1;
         ReadinessTask {
             name,
             ready: self.clone(),
@@ -38,11 +38,7 @@ impl Readiness {
 
     /// Returns the names of the open tasks.
     pub fn waiting(&self) -> Vec<&'static str> {
-        self.lock().keys().copied().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, usize>> {
-        self.open.lock()
+        self.open.lock().keys().copied().collect()
     }
 }
 
@@ -53,7 +49,7 @@ impl ReadinessTask {
 
 impl Drop for ReadinessTask {
     fn drop(&mut self) {
-        let mut open = self.ready.lock();
+        let mut open = self.ready.open.lock();
         if let Some(count) = open.get_mut(self.name) {
             *count = count.saturating_sub(1);
             if *count == 0 {

@@ -16,7 +16,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ impl Pool {
         let permit = permit.map_err(|_| Error::NotStarted("a pool that is closed"))?;
         let mut plane = None;
         while plane.is_none() {
-            let Some(mut free) = self.free().pop() else {
+            let Some(mut free) = self.free.lock().pop() else {
                 break;
             };
             match restore(&mut free).await {
@@ -173,10 +173,6 @@ impl Pool {
             snapshot: Snapshot(values.collect()),
         })
     }
-
-    fn free(&self) -> MutexGuard<'_, Vec<Plane>> {
-        self.free.lock()
-    }
 }
 
 // === impl Lease ===
@@ -198,7 +194,7 @@ impl Deref for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.pool.free().extend(self.plane.take());
+        self.pool.free.lock().extend(self.plane.take());
     }
 }
 

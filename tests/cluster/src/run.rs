@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ impl Run {
     pub(crate) fn spawn(&self, name: &'static str, program: &Path, args: &[String]) -> Result<()> {
         let log = self.dir.join(format!("{name}.log"));
         let child = self.launch(name, program, args, &log)?;
-        self.processes().push(Process {
+        self.processes.lock().push(Process {
             name,
             program: program.to_owned(),
             args: args.to_vec(),
@@ -87,7 +87,7 @@ impl Run {
     /// Stops a program with a signal, and waits until it has ended. Its data and its log are kept.
     pub(crate) async fn stop(&self, name: &'static str, signal: &str) -> Result<()> {
         let id = {
-            let mut processes = self.processes();
+            let mut processes = self.processes.lock();
             let process = find(&mut processes, name)?;
             if process.stopped {
                 return Ok(());
@@ -103,7 +103,7 @@ impl Run {
             return self.check();
         }
         loop {
-            let ended = find(&mut self.processes(), name)?
+            let ended = find(&mut self.processes.lock(), name)?
                 .child
                 .try_wait()
                 .map_err(Error::io("look at a process"))?;
@@ -116,7 +116,7 @@ impl Run {
 
     /// Starts a stopped program again with the same arguments.
     pub(crate) fn start_again(&self, name: &'static str) -> Result<()> {
-        let mut processes = self.processes();
+        let mut processes = self.processes.lock();
         let process = find(&mut processes, name)?;
         if process.stopped {
             process.child = self.launch(name, &process.program, &process.args, &process.log)?;
@@ -127,7 +127,7 @@ impl Run {
 
     /// Replaces the file of a stopped program.
     pub(crate) fn exchange(&self, name: &'static str, program: PathBuf) -> Result<PathBuf> {
-        let mut processes = self.processes();
+        let mut processes = self.processes.lock();
         let process = find(&mut processes, name)?;
         Ok(std::mem::replace(&mut process.program, program))
     }
@@ -178,14 +178,11 @@ impl Run {
         started.map(|()| child)
     }
 
-    fn processes(&self) -> MutexGuard<'_, Vec<Process>> {
-        self.processes.lock()
-    }
-
     /// Returns an error if a process has ended by itself.
     pub(crate) fn check(&self) -> Result<()> {
         for process in self
-            .processes()
+            .processes
+            .lock()
             .iter_mut()
             .filter(|process| !process.stopped)
         {
@@ -205,7 +202,8 @@ impl Run {
             let text = fs::read_to_string(log).unwrap_or_default();
             format!("\nthe end of the log of {name}:\n{}", tail(&text))
         };
-        self.processes()
+        self.processes
+            .lock()
             .iter()
             .map(quote)
             .collect::<Vec<_>>()
@@ -215,7 +213,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        for Process { child, .. } in self.processes().iter_mut().rev() {
+        for Process { child, .. } in self.processes.lock().iter_mut().rev() {
             // A process that has already ended only needs the wait.
             let _ = child.kill();
             let _ = child.wait();

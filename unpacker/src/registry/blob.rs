@@ -37,11 +37,7 @@ pub(crate) struct Failure(Arc<Mutex<Option<Error>>>);
 
 impl Failure {
     pub(crate) fn download(&self) -> Option<Error> {
-        self.lock().take()
-    }
-
-    fn lock(&self) -> parking_lot::MutexGuard<'_, Option<Error>> {
-        self.0.lock()
+        self.0.lock().take()
     }
 }
 
@@ -116,7 +112,7 @@ impl BlobTransfer {
             async |(mut transfer, failure)| match transfer.next().await {
                 Ok(part) => Ok(part.map(|part| (part, (transfer, failure)))),
                 Err(error) => {
-                    *failure.lock() = Some(error);
+                    *failure.0.lock() = Some(error);
                     Err("the transfer failed")
                 }
             },

@@ -200,7 +200,7 @@ impl Session {
     /// Returns the current header, renewed if its token has expired.
     async fn auth_header(&self) -> Result<Option<AuthHeader>> {
         let (challenge, auth_header) = {
-            let state = self.state();
+            let state = self.shared.state.lock();
             (state.challenge.clone(), state.auth_header.clone())
         };
         match (challenge, &auth_header) {
@@ -213,7 +213,7 @@ impl Session {
 
     /// Answers the challenge of a rejected request.
     async fn answer(&self, headers: &HeaderMap, sent: Option<AuthHeader>) -> Result<AuthHeader> {
-        if let Some(auth_header) = self.state().auth_header.clone()
+        if let Some(auth_header) = self.shared.state.lock().auth_header.clone()
             && Some(&auth_header) != sent.as_ref()
         {
             // A concurrent request has already authenticated.
@@ -245,15 +245,10 @@ impl Session {
             }
             (Challenge::Basic, _) => return Err(self.refused()),
         };
-        let mut state = self.state();
+        let mut state = self.shared.state.lock();
         state.challenge = Some(challenge);
         state.auth_header = Some(auth_header.clone());
         Ok(auth_header)
-    }
-
-    fn state(&self) -> parking_lot::MutexGuard<'_, State> {
-        // No code that runs under the lock can leave the state half updated.
-        self.shared.state.lock()
     }
 
     pub(crate) fn failed(&self, source: http_client::Error) -> Error {

@@ -23,7 +23,7 @@ use kube::{
     },
 };
 use manifests::api::{bundle::Bundle, labels};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tracing::warn;
 use unpacker::Digest;
 
@@ -120,7 +120,7 @@ impl BundleCache {
 
     /// Updates the index and notifies the subscribers. The store has applied the event already.
     fn apply(&self, event: Event<Bundle>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match event {
             Event::Init => {
                 state.listing = Index::default();
@@ -155,7 +155,7 @@ impl BundleCache {
     /// Returns the changes from now on. The first change is [`Change::Listed`], which each relist repeats.
     pub(crate) fn subscribe(&self) -> UnboundedReceiver<Change> {
         let (subscriber, changes) = mpsc::unbounded();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.is_listed {
             // The receiver exists.
             let _ = subscriber.unbounded_send(Change::Listed(self.all()));
@@ -208,17 +208,13 @@ impl BundleCache {
     }
 
     fn refers(&self, reference: &Reference) -> bool {
-        self.state().index.names.contains_key(reference)
+        self.state.lock().index.names.contains_key(reference)
     }
 
     fn find(&self, reference: &Reference) -> Vec<String> {
-        let state = self.state();
+        let state = self.state.lock();
         let names = state.index.names.get(reference);
         names.into_iter().flatten().cloned().collect()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 }
 

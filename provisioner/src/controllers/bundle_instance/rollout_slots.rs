@@ -12,7 +12,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use kube::runtime::reflector::ObjectRef;
 use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use self::{platform::Platform, queue::Line};
@@ -63,7 +63,7 @@ impl Rollouts {
 
     /// Starts a rollout. Without a free slot, the instance is queued and woken when it gets one.
     pub(crate) fn begin(self: &Arc<Self>, name: &str) -> Option<Rollout> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { running, line, .. } = &mut *state;
         if running.len() + line.called_besides(name) >= MAX_ROLLOUTS {
             line.join(name);
@@ -80,13 +80,13 @@ impl Rollouts {
     /// Starts a rollout that the platform caused. The slot is released when a recorded status shows the end of the rollout,
     /// or with the reconcile if no status is recorded. Without a free slot, the instance is woken when it gets one.
     pub(crate) fn begin_platform(&self, name: &str) -> Turn {
-        self.state().platform.begin(name)
+        self.state.lock().platform.begin(name)
     }
 
     /// Records the status of an instance. `version` is its resourceVersion; an older version than the recorded one is
     /// ignored.
     pub(crate) fn observe(&self, name: &str, version: u64, status: Option<&BundleInstanceStatus>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let woken = state.platform.observe(name, version, status);
         drop(state);
         self.wake(woken);
@@ -94,7 +94,7 @@ impl Rollouts {
 
     /// Registers a reconcile, which may take the slot that its instance was woken for.
     pub(crate) fn reconcile(self: &Arc<Self>, name: &str) -> Reconcile {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.line.begin_reconcile(name);
         state.platform.begin_reconcile(name);
         Reconcile {
@@ -105,7 +105,7 @@ impl Rollouts {
 
     /// Removes a deleted instance, and wakes the instances that get its slots.
     pub(crate) fn forget(&self, name: &str) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.line.leave(name);
         let mut woken = state.platform.forget(name);
         woken.extend(state.next());
@@ -115,7 +115,7 @@ impl Rollouts {
 
     /// Removes the instances that do not exist.
     pub(crate) fn retain(&self, exists: impl Fn(&str) -> bool) {
-        let names = self.state().platform.names();
+        let names = self.state.lock().platform.names();
         for name in names.iter().filter(|name| !exists(name)) {
             self.forget(name);
         }
@@ -126,10 +126,6 @@ impl Rollouts {
             // The controller ends only with the process.
             let _ = self.wake.send(ObjectRef::new(&name));
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 }
 
@@ -145,7 +141,7 @@ impl State {
 
 impl Drop for Reconcile {
     fn drop(&mut self) {
-        let mut state = self.rollouts.state();
+        let mut state = self.rollouts.state.lock();
         state.line.end_reconcile(&self.name);
         let mut woken = state.platform.end_reconcile(&self.name);
         woken.extend(state.next());
@@ -156,7 +152,7 @@ impl Drop for Reconcile {
 
 impl Drop for Rollout {
     fn drop(&mut self) {
-        let mut state = self.rollouts.state();
+        let mut state = self.rollouts.state.lock();
         state.running.remove(&self.name);
         let woken = state.next();
         drop(state);
@@ -207,7 +203,7 @@ mod tests {
         let d = rollouts.begin("d").unwrap();
         drop((a, d, begun, reconcile));
         assert!(woken(&mut calls).is_empty());
-        let state = rollouts.state();
+        let state = rollouts.state.lock();
         assert!(state.running.is_empty() && state.line.is_empty());
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use kube::core::GroupVersionKind;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 /// An event that an instance waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,26 +59,26 @@ impl Waiting {
     pub(crate) fn await_apis(&self, name: &str, apis: impl IntoIterator<Item = Api>) {
         let events = apis.into_iter().map(Event::Api);
         let is_other = |event: &Event| !matches!(event, Event::Api(_));
-        self.state().replace(name, events.collect(), is_other);
+        self.0.lock().replace(name, events.collect(), is_other);
     }
 
     /// Replaces all other events that an instance waits for.
     pub(crate) fn await_objects(&self, name: &str, events: impl IntoIterator<Item = Event>) {
         let is_other = |event: &Event| matches!(event, Event::Api(_));
         let events = events.into_iter().collect();
-        self.state().replace(name, events, is_other);
+        self.0.lock().replace(name, events, is_other);
     }
 
     /// Removes a deleted instance.
     pub(crate) fn forget(&self, name: &str) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.replace(name, BTreeSet::new(), |_| false);
         state.instances.remove(name);
     }
 
     /// Returns the kinds that instances wait for.
     pub(crate) fn kinds(&self) -> Vec<GroupVersionKind> {
-        let state = self.state();
+        let state = self.0.lock();
         let kinds = state.waiting.keys().filter_map(|event| match event {
             Event::Api(Api::Kind(group, version, kind)) => {
                 Some(GroupVersionKind::gvk(group, version, kind))
@@ -90,7 +90,7 @@ impl Waiting {
 
     /// Returns the instances to wake for events. If an instance waits for more than APIs, its next attempt starts at once.
     pub(crate) fn wake(&self, events: &[Event]) -> BTreeSet<String> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let State { instances, waiting } = &mut *state;
         let names = |is_api: bool| -> BTreeSet<String> {
             let events = events.iter();
@@ -110,14 +110,11 @@ impl Waiting {
 
     /// Returns how often an instance was woken because objects or versions changed.
     pub(crate) fn retry_epoch(&self, name: &str) -> u64 {
-        self.state()
+        self.0
+            .lock()
             .instances
             .get(name)
             .map_or(0, |entry| entry.retry_epoch)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
     }
 }
 

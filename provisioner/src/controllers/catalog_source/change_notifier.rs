@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::CatalogKey;
@@ -24,7 +24,7 @@ pub struct ChangeSubscription {
 impl ChangeNotifier {
     /// Subscribes to the changes of a catalog.
     pub(super) fn subscribe(self: &Arc<Self>, key: &CatalogKey) -> ChangeSubscription {
-        let last_seen = self.all().entry(key.clone()).or_default().subscribe();
+        let last_seen = self.0.lock().entry(key.clone()).or_default().subscribe();
         ChangeSubscription {
             last_seen,
             key: key.clone(),
@@ -34,21 +34,17 @@ impl ChangeNotifier {
 
     /// Notifies the subscribers of a catalog.
     pub(super) fn notify(&self, key: &CatalogKey) {
-        if let Some(subscribers) = self.all().get(key) {
+        if let Some(subscribers) = self.0.lock().get(key) {
             subscribers.send_replace(());
         }
     }
 
     /// Notifies the subscribers of all catalogs of a namespace.
     pub(super) fn notify_all(&self, namespace: &str) {
-        let all = self.all();
+        let all = self.0.lock();
         for (_, subscribers) in all.iter().filter(|(key, _)| key.namespace == namespace) {
             subscribers.send_replace(());
         }
-    }
-
-    fn all(&self) -> MutexGuard<'_, HashMap<CatalogKey, watch::Sender<()>>> {
-        self.0.lock()
     }
 }
 
@@ -70,7 +66,7 @@ impl ChangeSubscription {
 
 impl Drop for ChangeSubscription {
     fn drop(&mut self) {
-        let mut all = self.waiting.all();
+        let mut all = self.waiting.0.lock();
         // This is the last subscriber.
         let is_last = |subscribers: &watch::Sender<()>| subscribers.receiver_count() <= 1;
         if all.get(&self.key).is_some_and(is_last) {
@@ -106,10 +102,10 @@ mod tests {
         assert!(!all[7].last_seen.has_changed().unwrap());
         // A new subscriber is still notified after another one unsubscribes.
         drop(all);
-        assert_eq!(waiting.all().len(), 1);
+        assert_eq!(waiting.0.lock().len(), 1);
         waiting.notify(&key("7"));
         assert!(second.last_seen.has_changed().unwrap());
         drop(second);
-        assert!(waiting.all().is_empty());
+        assert!(waiting.0.lock().is_empty());
     }
 }

@@ -9,7 +9,7 @@ use kube::{
     core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta},
     runtime::{WatchStreamExt as _, watcher, watcher::Event},
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 use tracing::warn;
@@ -69,7 +69,7 @@ impl OlmPackages {
     /// Returns the reason why the managed packages are not known; `None` if they are.
     pub(crate) fn unknown(&self) -> Option<String> {
         let (kind, why) = {
-            let list_errors = self.list_errors();
+            let list_errors = self.list_errors.lock();
             let (kind, why) = list_errors.first_key_value()?;
             (*kind, why.clone())
         };
@@ -142,7 +142,7 @@ impl OlmPackages {
 
     /// Records that a kind cannot be listed. Objects that were listed before remain valid.
     fn record_error(&self, kind: &'static str, error: String) {
-        let differs = match self.list_errors().get_mut(kind) {
+        let differs = match self.list_errors.lock().get_mut(kind) {
             Some(why) if why.as_ref() != Some(&error) => {
                 *why = Some(error);
                 true
@@ -160,13 +160,9 @@ impl OlmPackages {
             let differs = !before.eq(&listed);
             managed.retain(|(of, _), _| *of != kind);
             managed.extend(listed);
-            let is_first = self.list_errors().remove(kind).is_some();
+            let is_first = self.list_errors.lock().remove(kind).is_some();
             self.changed(differs || is_first);
         }
-    }
-
-    fn list_errors(&self) -> MutexGuard<'_, BTreeMap<&'static str, Option<String>>> {
-        self.list_errors.lock()
     }
 
     /// Records the package that an object manages; `None` for none.

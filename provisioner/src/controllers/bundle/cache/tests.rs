@@ -113,7 +113,7 @@ fn bundles_are_found_by_their_references_after_each_event() {
     for bundle in [from_source("e", "s"), owned("g", "1")] {
         apply(Event::Delete(bundle), &mut writer);
     }
-    let state = cache.state();
+    let state = cache.state.lock();
     assert!(state.index.references.is_empty() && state.index.names.is_empty());
 }
 
@@ -152,7 +152,7 @@ fn subscribers_receive_all_bundles_and_then_their_changes() {
     drop(late);
     apply(Delete(from_source("a", "s")));
     assert_eq!(received(&mut early), "deleted a");
-    assert_eq!(cache.state().subscribers.len(), 1);
+    assert_eq!(cache.state.lock().subscribers.len(), 1);
 
     // The watch was interrupted, and a Bundle has been deleted, or deleted and created again.
     apply(Init);

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::controllers::backoff;
@@ -34,7 +34,8 @@ struct Attempts {
 impl JobBackoff {
     /// Returns how long to wait before another Job may be created.
     pub(super) fn wait(&self, uid: &str, now: Instant) -> Duration {
-        self.lock()
+        self.0
+            .lock()
             .attempts
             .get(uid)
             .map_or(Duration::ZERO, |attempts| {
@@ -46,7 +47,7 @@ impl JobBackoff {
 
     /// Records that a Job is created.
     pub(super) fn made(&self, uid: &str, now: Instant) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.finished.remove(uid);
         let attempts = state.attempts.entry(uid.to_owned()).or_insert(Attempts {
             count: 0,
@@ -61,30 +62,26 @@ impl JobBackoff {
 
     /// Reports whether no Job of a Bundle remains.
     pub(super) fn is_finished(&self, uid: &str) -> bool {
-        self.lock().finished.contains(uid)
+        self.0.lock().finished.contains(uid)
     }
 
     /// Records that no Job of a Bundle remains.
     pub(super) fn mark_finished(&self, uid: &str) {
-        self.lock().finished.insert(uid.to_owned());
+        self.0.lock().finished.insert(uid.to_owned());
     }
 
     /// Removes a deleted Bundle.
     pub(in crate::controllers::bundle) fn forget(&self, uid: &str) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.attempts.remove(uid);
         state.finished.remove(uid);
     }
 
     /// Removes Bundles that do not exist.
     pub(in crate::controllers::bundle) fn retain(&self, exists: impl Fn(&str) -> bool) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.attempts.retain(|uid, _| exists(uid));
         state.finished.retain(|uid| exists(uid));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::runtime::watcher::Event;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
     time,
@@ -51,7 +51,7 @@ impl JobQueue {
     /// Reports whether a Bundle may create its Job. Otherwise the Bundle is queued, and [`Self::next_granted`] returns it
     /// later.
     pub(super) fn try_start(&self, uid: &str, name: &str) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.running.contains(uid) {
             return true;
         }
@@ -74,7 +74,7 @@ impl JobQueue {
 
     /// Removes a Bundle that has no active Job and needs none.
     pub(in crate::controllers::bundle) fn finish(&self, uid: &str) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.waiting.remove(uid);
         state.running.remove(uid);
         self.changed.notify_one();
@@ -82,7 +82,7 @@ impl JobQueue {
 
     /// Removes Bundles that do not exist.
     pub(in crate::controllers::bundle) fn retain(&self, exists: impl Fn(&str) -> bool) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.waiting.retain(|uid, _| exists(uid));
         state.running.retain(|uid| exists(uid));
         self.changed.notify_one();
@@ -90,7 +90,7 @@ impl JobQueue {
 
     /// Records an event of the watch of Jobs.
     pub(in crate::controllers::bundle) fn observe(&self, event: &Event<Job>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match event {
             Event::Init => state.listing.clear(),
             Event::InitApply(job) => {
@@ -124,15 +124,11 @@ impl JobQueue {
     /// then on. Only one task may wait at a time.
     pub(in crate::controllers::bundle) async fn next_granted(&self) -> (String, String) {
         loop {
-            if let Some(next) = self.lock().pop() {
+            if let Some(next) = self.state.lock().pop() {
                 return next;
             }
             self.changed.notified().await;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock()
     }
 }
 

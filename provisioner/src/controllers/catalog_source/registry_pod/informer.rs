@@ -17,7 +17,7 @@ use kube::{
     runtime::watcher::{self, Event},
 };
 use manifests::api::{catalog_source::CatalogSource, labels::CATALOG_POD};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::task::AbortHandle;
 use tracing::warn;
@@ -55,13 +55,13 @@ pub(super) struct PodChanges<'a> {
 impl PodInformers {
     /// Returns the number of watched namespaces.
     pub fn count(&self) -> usize {
-        self.namespaces().len()
+        self.namespaces.lock().len()
     }
 
     /// Subscribes to the changes of a catalog's objects.
     pub(super) fn watch(&self, client: &Client, key: &CatalogKey) -> PodChanges<'_> {
         let changes = self.notifier.subscribe(key);
-        let mut namespaces = self.namespaces();
+        let mut namespaces = self.namespaces.lock();
         let namespace = namespaces.entry(key.namespace.clone());
         let namespace = namespace.or_insert_with(|| {
             let watching = run(
@@ -81,10 +81,6 @@ impl PodInformers {
             watches: self,
         }
     }
-
-    fn namespaces(&self) -> MutexGuard<'_, BTreeMap<String, Namespace>> {
-        self.namespaces.lock()
-    }
 }
 
 // === impl PodChanges ===
@@ -97,7 +93,7 @@ impl PodChanges<'_> {
 
 impl Drop for PodChanges<'_> {
     fn drop(&mut self) {
-        let mut namespaces = self.watches.namespaces();
+        let mut namespaces = self.watches.namespaces.lock();
         let Some(namespace) = namespaces.get_mut(&self.namespace) else {
             return;
         };

@@ -8,7 +8,7 @@ use std::{
 use manifests::api::Class;
 use manifests::api::platform_operator::NewRights;
 use manifests::version::KubeVersion;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::controllers::backoff;
 
@@ -79,7 +79,7 @@ impl PermissionCache {
         question: &PermissionQuery,
         now: Instant,
     ) -> Option<CachedResult> {
-        let all = self.lock();
+        let all = self.0.lock();
         let cached = all
             .get(of.0)?
             .iter()
@@ -99,7 +99,7 @@ impl PermissionCache {
         answer: Result<PermissionResult, String>,
         now: Instant,
     ) -> CachedResult {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let results = all.entry(of.0.to_owned()).or_default();
         let at = results
             .iter()
@@ -136,11 +136,7 @@ impl PermissionCache {
 
     /// Removes the results of a deleted operator.
     pub(crate) fn remove(&self, uid: &str) {
-        self.lock().remove(uid);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, VecDeque<Answer>>> {
-        self.0.lock()
+        self.0.lock().remove(uid);
     }
 }
 
