@@ -33,7 +33,7 @@ impl Fingerprint {
     pub const UNKNOWN: Self = Self(0);
 
     /// Returns the fingerprint of `manager` in an object's metadata; `None` if the manager owns no field.
-    pub fn of(metadata: &Value, manager: &str) -> Option<Self> {
+    pub fn from_metadata(metadata: &Value, manager: &str) -> Option<Self> {
         let entries =
             Vec::<ManagedFieldsEntry>::deserialize(metadata.get("managedFields")?).ok()?;
         Self::from_entries(&entries, manager)

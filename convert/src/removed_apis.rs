@@ -190,12 +190,12 @@ impl UsageScan {
     /// Scans a list of RBAC rules; `identity` returns their owner.
     pub fn rules(&mut self, rules: &Value, identity: impl Fn() -> Identity) {
         let Self {
-            removed: gone,
+            removed,
             found,
             remaining,
             ..
         } = self;
-        let is_whole = permitted(rules, identity, gone, remaining, found).is_some();
+        let is_whole = permitted(rules, identity, removed, remaining, found).is_some();
         self.is_incomplete |= !is_whole;
     }
 
@@ -208,10 +208,10 @@ impl UsageScan {
         let shipped = self
             .removed
             .iter()
-            .find(|gone| gone.api_version == api_version && gone.kind == kind);
-        if let Some(gone) = shipped {
+            .find(|api| api.api_version == api_version && api.kind == kind);
+        if let Some(api) = shipped {
             self.found.insert(RemovedApiUse {
-                api: gone.clone(),
+                api: api.clone(),
                 by: ApiUse::Shipped(identity()),
             });
         }
@@ -250,7 +250,7 @@ pub fn of_api(
 ) -> Option<RemovedApi> {
     removed_between(from, to)
         .into_iter()
-        .find(|gone| gone.api_version == api_version && gone.kind == kind)
+        .find(|api| api.api_version == api_version && api.kind == kind)
 }
 
 /// Returns all APIs that one version serves and a later one does not.
@@ -379,7 +379,7 @@ const ANNOUNCED: &[Deprecation] = &[
 fn permitted(
     rules: &Value,
     identity: impl Fn() -> Identity,
-    gone: &[RemovedApi],
+    removed: &[RemovedApi],
     remaining: &mut usize,
     found: &mut BTreeSet<RemovedApiUse>,
 ) -> Option<()> {
@@ -399,11 +399,11 @@ fn permitted(
                     .map_or(resource, |(whole, _)| whole)
             })
             .collect();
-        for gone in gone {
-            let (group, _) = group_version(gone.api_version);
-            if groups.contains(group) && resources.contains(plural(gone.kind).as_str()) {
+        for api in removed {
+            let (group, _) = group_version(api.api_version);
+            if groups.contains(group) && resources.contains(plural(api.kind).as_str()) {
                 found.insert(RemovedApiUse {
-                    api: gone.clone(),
+                    api: api.clone(),
                     by: ApiUse::Permitted(identity()),
                 });
             }

@@ -9,12 +9,15 @@
 
 use std::{collections::BTreeSet, hint::black_box, sync::Arc};
 
-use apply::discovery::{ApiKind, DiscoveredKinds};
-use apply::health::Health;
-use apply::informers::{InstanceView, ObservedObject};
-use apply::inventory::{Entry, Inventory};
-use apply::plan::{self, InstanceOwner};
-use apply::{drift, managed_fields::Fingerprint};
+use apply::{
+    discovery::{ApiKind, DiscoveredKinds},
+    drift,
+    health::Health,
+    informers::{InstanceView, ObservedObject},
+    inventory::{Entry, Inventory},
+    managed_fields::Fingerprint,
+    plan::{self, InstanceOwner},
+};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use kube::core::{ApiResource, GroupVersionKind};
 use manifests::object::Object;
@@ -63,7 +66,7 @@ fn of_ten_thousand(criterion: &mut Criterion) {
         name: "bench".to_owned(),
         uid: "00000000-0000-0000-0000-000000000000".to_owned(),
     };
-    let fields = Fingerprint::of(&metadata(), MANAGER);
+    let fields = Fingerprint::from_metadata(&metadata(), MANAGER);
     let inventory: Inventory = objects()
         .iter()
         .map(|object| {
@@ -110,7 +113,7 @@ fn of_ten_thousand(criterion: &mut Criterion) {
 
     let metadata = metadata();
     criterion.bench_function("fingerprint", |bencher| {
-        bencher.iter(|| Fingerprint::of(black_box(&metadata), MANAGER));
+        bencher.iter(|| Fingerprint::from_metadata(black_box(&metadata), MANAGER));
     });
 }
 

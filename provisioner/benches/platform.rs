@@ -10,9 +10,10 @@
 use std::{collections::BTreeMap, hint::black_box};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::platform_operator::PlatformOperator;
-use manifests::openshift::Release;
+use manifests::{
+    api::{bundle_instance::BundleInstance, platform_operator::PlatformOperator},
+    openshift::Release,
+};
 use provisioner::controllers::cluster_operator::{
     model::{self, Input},
     upgradeable::{ClusterKind, InstalledOperator, assess},

@@ -36,13 +36,16 @@ use tokio_util::sync::CancellationToken;
 use unpacker::Store;
 
 use self::routes::ServiceState;
-use crate::cluster::versions::Versions;
-use crate::controllers::bundle::Conversions;
-use crate::controllers::context::Context;
-use crate::runtime::https;
-use crate::runtime::leader_flag::LeaderFlag;
-use crate::runtime::settings::Settings;
-use crate::runtime::tls::{CONTENT_CA, CertificateConfig, CertificateManager};
+use crate::{
+    cluster::versions::Versions,
+    controllers::{bundle::Conversions, context::Context},
+    runtime::{
+        https,
+        leader_flag::LeaderFlag,
+        settings::Settings,
+        tls::{CONTENT_CA, CertificateConfig, CertificateManager},
+    },
+};
 
 /// Options of the content service.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,9 +8,11 @@ use apply::{
     revision::ObjectHash,
 };
 use kube::{Resource, core::ApiResource};
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceSpec};
-use manifests::content::{Builder, Content, Limits};
-use manifests::object::{Identity, Object};
+use manifests::{
+    api::bundle_instance::{BundleInstance, BundleInstanceSpec},
+    content::{Builder, Content, Limits},
+    object::{Identity, Object},
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

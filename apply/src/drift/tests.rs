@@ -23,7 +23,7 @@ fn deleted_and_changed_objects_are_drift() {
         "changed", Some(own), Some(observed(Some(foreign), false)), true => true;
         "all taken", Some(own), Some(observed(None, false)), true => true;
         "changed before all is listed", Some(own), Some(observed(Some(foreign), false)), false => true;
-        "gone", Some(own), None, true => true;
+        "deleted", Some(own), None, true => true;
         "not listed yet", Some(own), None, false => false;
         "being deleted", Some(own), Some(observed(Some(foreign), true)), true => false;
         "interrupted before it was applied", None, None, true => true;
@@ -45,10 +45,10 @@ fn deleted_and_changed_objects_are_drift() {
 #[test]
 fn failed_watch_hides_no_drift_of_other_kinds() {
     let own = Some(fingerprint("00000000000a"));
-    let inventory = ["gone", "hidden"].map(|name| (identity(name), recorded(own)));
+    let inventory = ["deleted", "hidden"].map(|name| (identity(name), recorded(own)));
     let inventory = Inventory::from(inventory);
-    let view = with!(InstanceView, synced: false, absent: [identity("gone")].into(), unknown: [identity("hidden")].into());
-    assert_eq!(drifted(&inventory, &view), [identity("gone")]);
+    let view = with!(InstanceView, synced: false, absent: [identity("deleted")].into(), unknown: [identity("hidden")].into());
+    assert_eq!(drifted(&inventory, &view), [identity("deleted")]);
     // Without a view of the instance, no drift is known.
     assert_eq!(
         drifted(&inventory, &InstanceView::default()),

@@ -22,7 +22,7 @@ fn fingerprint_covers_only_our_entry() {
     let fields = json!({"f:spec": {"f:replicas": {}}});
     let other_fields = json!({"f:data": {}});
     let own_entry = entry("rukpak", "Apply", "", &fields);
-    let alone = Fingerprint::of(&metadata(std::slice::from_ref(&own_entry)), "rukpak");
+    let alone = Fingerprint::from_metadata(&metadata(std::slice::from_ref(&own_entry)), "rukpak");
     assert!(alone.is_some());
     let shared = metadata(&[
         entry("rukpak", "Update", "", &other_fields),
@@ -30,8 +30,8 @@ fn fingerprint_covers_only_our_entry() {
         entry("kubectl", "Apply", "", &other_fields),
         own_entry,
     ]);
-    assert_eq!(Fingerprint::of(&shared, "rukpak"), alone);
-    assert_ne!(Fingerprint::of(&shared, "kubectl"), alone);
+    assert_eq!(Fingerprint::from_metadata(&shared, "rukpak"), alone);
+    assert_ne!(Fingerprint::from_metadata(&shared, "kubectl"), alone);
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn typed_and_untyped_metadata_have_the_same_fingerprint() {
         entry("rukpak", "Apply", "", &fields),
     ];
     let typed: Vec<ManagedFieldsEntry> = serde_json::from_value(json!(entries)).unwrap();
-    let fingerprint = Fingerprint::of(&metadata(&entries), "rukpak");
+    let fingerprint = Fingerprint::from_metadata(&metadata(&entries), "rukpak");
     assert!(fingerprint.is_some());
     assert_eq!(Fingerprint::from_entries(&typed, "rukpak"), fingerprint);
 }
@@ -67,7 +67,11 @@ fn metadata_without_our_fields_has_no_fingerprint() {
         metadata(&[entry("rukpak", "Apply", "", &json!({}))]),
         metadata(&[entry("rukpak", "Apply", "", &json!("f:a"))]),
     ] {
-        assert_eq!(Fingerprint::of(&metadata, "rukpak"), None, "{metadata}");
+        assert_eq!(
+            Fingerprint::from_metadata(&metadata, "rukpak"),
+            None,
+            "{metadata}"
+        );
     }
 }
 

@@ -107,7 +107,7 @@ impl Applier<'_> {
         Ok(AppliedObject {
             uid: field("uid"),
             resource_version: field("resourceVersion"),
-            fields: Fingerprint::of(&response.metadata, MANAGER),
+            fields: Fingerprint::from_metadata(&response.metadata, MANAGER),
             hash: Some(step.hash),
             forced_fields: taken,
             scaler_fields: yielded,

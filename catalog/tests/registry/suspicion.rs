@@ -186,7 +186,7 @@ async fn list_error_names_the_fault_of_the_server() {
             => "0: Refused ListBundles Internal, temporary";
         "has unknown flags", || body_of_frames(vec![data(vec![9, 0, 0, 0, 0]), trailers("0", "")])
             => "0: Refused ListBundles Internal, temporary";
-        "is refused for good", || body_of_frames(vec![trailers("2", "no")]) => "0: Refused ListBundles Unknown";
+        "is refused permanently", || body_of_frames(vec![trailers("2", "no")]) => "0: Refused ListBundles Unknown";
         "is refused at length", || body_of_frames(vec![trailers("2", &"x".repeat(8000))]) => "0: Refused ListBundles Unknown";
         "is not known", || body_of_frames(vec![trailers("12", "")]) => "0: Refused ListBundles Unimplemented";
     ];

@@ -16,7 +16,7 @@ fn files(dir: &Path) -> Vec<String> {
 fn written(put: PutOutcome) -> http::WriteSummary {
     match put {
         PutOutcome::Written(written) => written,
-        PutOutcome::Unchanged => panic!("it was there"),
+        PutOutcome::Unchanged => panic!("unchanged"),
     }
 }
 

@@ -9,8 +9,8 @@ use crate::world::{Rukpak as _, plain, text, unique, world};
 async fn objects_and_fields_are_compared() {
     let world = world().await;
     let name = unique("diff");
-    let gone = format!("{name}-gone");
-    let dir = plain(&[&name, &gone], "one");
+    let removed = format!("{name}-gone");
+    let dir = plain(&[&name, &removed], "one");
     let bundle = text(&dir);
 
     // No object exists: all objects are new, and none is created.
@@ -26,7 +26,7 @@ async fn objects_and_fields_are_compared() {
         "diff {name} {bundle}" => 0, "";
         "diff {name} {next}" => 1, [
             "1 object to create, 1 to change, 1 to prune:\n", "  ~ ConfigMap default/{name}\n",
-            "  - ConfigMap default/{gone}\n", "  + ConfigMap default/{new}\n", "-  text: one\n+  text: two\n"
+            "  - ConfigMap default/{removed}\n", "  + ConfigMap default/{new}\n", "-  text: one\n+  text: two\n"
         ];
     }
     // Fields written by servers are not a difference, and a diff changes nothing.

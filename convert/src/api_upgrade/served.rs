@@ -225,22 +225,22 @@ mod tests {
 
     #[test]
     fn releases_serve_their_apis() {
-        let gone = |until, successor| Some(NotServed::Removed { until, successor });
+        let removed = |until, successor| Some(NotServed::Removed { until, successor });
         for (api, kind, target, expected) in ::tests::rows![
             "policy/v1beta1", "PodDisruptionBudget", (1, 20) => None;
             "policy/v1beta1", "PodDisruptionBudget", (1, 24) => None;
-            "policy/v1beta1", "PodDisruptionBudget", (1, 25) => gone(25, Some("policy/v1"));
+            "policy/v1beta1", "PodDisruptionBudget", (1, 25) => removed(25, Some("policy/v1"));
             "policy/v1", "PodDisruptionBudget", (1, 20) => Some(NotServed::NotYet { since: 21 });
-            "policy/v1beta1", "PodSecurityPolicy", (1, 25) => gone(25, None);
-            "extensions/v1beta1", "PodSecurityPolicy", (1, 16) => gone(16, Some("policy/v1beta1"));
-            "extensions/v1beta1", "PodSecurityPolicy", (1, 36) => gone(16, None);
+            "policy/v1beta1", "PodSecurityPolicy", (1, 25) => removed(25, None);
+            "extensions/v1beta1", "PodSecurityPolicy", (1, 16) => removed(16, Some("policy/v1beta1"));
+            "extensions/v1beta1", "PodSecurityPolicy", (1, 36) => removed(16, None);
             "flowcontrol.apiserver.k8s.io/v1beta1", "FlowSchema", (1, 28)
-                => gone(26, Some("flowcontrol.apiserver.k8s.io/v1beta3"));
-            "flowcontrol.apiserver.k8s.io/v1beta1", "FlowSchema", (1, 36) => gone(26, Some("flowcontrol.apiserver.k8s.io/v1"));
+                => removed(26, Some("flowcontrol.apiserver.k8s.io/v1beta3"));
+            "flowcontrol.apiserver.k8s.io/v1beta1", "FlowSchema", (1, 36) => removed(26, Some("flowcontrol.apiserver.k8s.io/v1"));
             "apiextensions.k8s.io/v1beta1", "CustomResourceDefinition", (1, 21) => None;
             "apiextensions.k8s.io/v1", "CustomResourceDefinition", (1, 15) => Some(NotServed::NotYet { since: 16 });
             "apps/v1", "Deployment", (0, 99) => Some(NotServed::NotYet { since: 9 });
-            "batch/v1beta1", "CronJob", (2, 0) => gone(25, Some("batch/v1"));
+            "batch/v1beta1", "CronJob", (2, 0) => removed(25, Some("batch/v1"));
             "example.com/v1beta1", "Ingress", (1, 36) => None;
             "batch/v1beta1", "Ingress", (1, 36) => None;
             "", "", (1, 36) => None;

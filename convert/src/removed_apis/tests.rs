@@ -20,8 +20,8 @@ fn kube(minor: u64) -> KubeVersion {
 
 /// API, the release that removes it, and its replacement.
 fn brief(removals: &RemovedApiUses) -> Vec<(&str, u64, Option<&str>)> {
-    let gone = removals.found.iter().map(|removal| &removal.api);
-    gone.map(|gone| (gone.api_version, gone.until, gone.instead))
+    let apis = removals.found.iter().map(|removal| &removal.api);
+    apis.map(|api| (api.api_version, api.until, api.instead))
         .collect()
 }
 

@@ -13,9 +13,7 @@ use kube::{
     core::{ApiResource, DynamicObject},
     discovery::{Discovery, verbs},
 };
-use manifests::api;
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::content::Content;
+use manifests::{api, api::bundle_instance::BundleInstance, content::Content};
 use serde_json::Value;
 use tempfile::TempDir;
 use tests::Registry;

@@ -2,12 +2,16 @@
 
 use std::{path::Path, process::ExitCode, sync::Arc};
 
-use catalog::configmap::ConfigMap;
-use catalog::registry::startup::{self, listen, write_termination_log};
-use catalog::registry::{self, Cache, ServeError, Store};
-use catalog::source::{FileSource, MountedDir};
-use catalog::sqlite::{self, Database};
-use catalog::{Limits, Source};
+use catalog::{
+    Limits, Source,
+    configmap::ConfigMap,
+    registry::{
+        self, Cache, ServeError, Store,
+        startup::{self, listen, write_termination_log},
+    },
+    source::{FileSource, MountedDir},
+    sqlite::{self, Database},
+};
 use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 

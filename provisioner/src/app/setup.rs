@@ -12,15 +12,14 @@ use tokio::sync::{Semaphore, mpsc};
 use unpacker::Store;
 
 use super::Error;
-use crate::cluster::impersonation::ImpersonatedClients;
-use crate::cluster::versions::Versions;
-use crate::controllers::bundle::Conversions;
-use crate::controllers::context::Context;
-use crate::runtime::events::EventRecorder;
-use crate::runtime::leader_flag::LeaderFlag;
-use crate::runtime::metrics::Metrics;
-use crate::runtime::readiness::Readiness;
-use crate::runtime::settings::Settings;
+use crate::{
+    cluster::{impersonation::ImpersonatedClients, versions::Versions},
+    controllers::{bundle::Conversions, context::Context},
+    runtime::{
+        events::EventRecorder, leader_flag::LeaderFlag, metrics::Metrics, readiness::Readiness,
+        settings::Settings,
+    },
+};
 use apply::{discovery::Discovery, informers::Informers};
 
 /// Timeout of a new connection to the API server.

@@ -1,7 +1,9 @@
 //! Overrides: constraints that an admin ignores for one content.
 
-use manifests::api::bundle::BundleSource;
-use manifests::api::bundle_instance::{BundleInstanceStatus, Constraint, Override};
+use manifests::api::{
+    bundle::BundleSource,
+    bundle_instance::{BundleInstanceStatus, Constraint, Override},
+};
 
 /// Digests that identify content: its own digest, and the digest of its image.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

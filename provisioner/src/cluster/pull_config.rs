@@ -20,8 +20,7 @@ use std::{sync::Arc, time::Duration};
 use futures::{Stream, stream};
 use tokio::{sync::watch as channel, time::timeout};
 use tracing::warn;
-use unpacker::Access;
-use unpacker::http_client::Proxies;
+use unpacker::{Access, http_client::Proxies};
 
 pub(crate) use controller::PullConfigController;
 pub use parse::PullSettings;

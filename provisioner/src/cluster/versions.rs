@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use convert::bundle_info::BundleInfo;
 use kube::Client;
-use manifests::api::bundle_instance::{BundleInstance, CheckMode, Constraint};
-use manifests::openshift::{self, MaxOpenShiftVersion, Spelling};
-use manifests::version::{self, KubeVersion, Version};
+use manifests::{
+    api::bundle_instance::{BundleInstance, CheckMode, Constraint},
+    openshift::{self, MaxOpenShiftVersion, Spelling},
+    version::{self, KubeVersion, Version},
+};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{sync::watch, time::timeout};

@@ -18,8 +18,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time;
 use tracing::{debug, info, warn};
-use unpacker::transfer::{self, ReceiveOptions, RequiredHeaders, StoredUpload};
-use unpacker::{Digest, Selection};
+use unpacker::{
+    Digest, Selection,
+    transfer::{self, ReceiveOptions, RequiredHeaders, StoredUpload},
+};
 
 use super::{
     authz::PodToken,

@@ -12,9 +12,11 @@ use manifests::api::{bundle::Bundle, install::CONTENT_CLIENT};
 use parking_lot::Mutex;
 use tokio::{task, time};
 use tracing::{info, warn};
-use unpacker::store::Stored;
-use unpacker::transfer::{self, Accepted, ReceiveOptions, RequiredHeaders, StoredUpload};
-use unpacker::{Digest, SkippedEntries};
+use unpacker::{
+    Digest, SkippedEntries,
+    store::Stored,
+    transfer::{self, Accepted, ReceiveOptions, RequiredHeaders, StoredUpload},
+};
 
 use super::{
     authz::Caller,

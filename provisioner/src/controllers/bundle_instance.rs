@@ -13,28 +13,28 @@
 //! fields, and the watches report their changes. The inventory is written before objects are applied, so that after a crash
 //! it lists every object that may exist.
 
-pub(crate) mod apply_locks;
-pub(crate) mod attempt_backoff;
-pub(crate) mod bundles;
-pub(crate) mod choice;
+mod apply_locks;
+mod attempt_backoff;
+mod bundles;
+mod choice;
 pub mod controller;
-pub(crate) mod events;
-pub(crate) mod inventory_status;
+mod events;
+mod inventory_status;
 #[cfg(test)]
 mod model;
 pub mod outcome;
 pub mod policy;
-pub(crate) mod reconcile;
-pub(crate) mod repair;
+mod reconcile;
+mod repair;
 pub(crate) mod revisions;
-pub(crate) mod rollback;
-pub(crate) mod rollback_evidence;
-pub(crate) mod rollout;
-pub(crate) mod rollout_slots;
-pub(crate) mod state;
+mod rollback;
+mod rollback_evidence;
+mod rollout;
+mod rollout_slots;
+mod state;
 pub mod status;
-pub(crate) mod status_writer;
+mod status_writer;
 pub mod template;
-pub(crate) mod trust;
-pub(crate) mod uninstall;
-pub(crate) mod waiting;
+mod trust;
+mod uninstall;
+mod waiting;

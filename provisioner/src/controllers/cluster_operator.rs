@@ -9,13 +9,13 @@
 //! `upgradeable`, `model` and `decide` are pure. `controller` watches their inputs, and `publish` writes the statuses.
 //! `removed_apis` follows the calls to removed APIs that a cluster counts.
 
-pub(crate) mod cache;
+mod cache;
 pub(crate) mod controller;
-pub(crate) mod decide;
+mod decide;
 pub mod model;
-pub(crate) mod publish;
-pub(crate) mod reduce;
+mod publish;
+mod reduce;
 pub mod removed_apis;
-pub(crate) mod subscriptions;
+mod subscriptions;
 pub mod upgradeable;
 pub(crate) mod watch;

@@ -15,15 +15,13 @@ use super::{
     catalog_source::Catalogs,
     cluster_operator::removed_apis::RemovedApiUsage,
 };
-use crate::cluster::impersonation::ImpersonatedClients;
-use crate::cluster::pull_config::PullConfig;
-use crate::cluster::versions::Versions;
-use crate::runtime::events::EventRecorder;
-use crate::runtime::fence::Fence;
-use crate::runtime::leader_flag::LeaderFlag;
-use crate::runtime::metrics::Metrics;
-use crate::runtime::readiness::Readiness;
-use crate::runtime::settings::Settings;
+use crate::{
+    cluster::{impersonation::ImpersonatedClients, pull_config::PullConfig, versions::Versions},
+    runtime::{
+        events::EventRecorder, fence::Fence, leader_flag::LeaderFlag, metrics::Metrics,
+        readiness::Readiness, settings::Settings,
+    },
+};
 use apply::{discovery::Discovery, informers::Informers, preflight::ClusterAdminCheck};
 
 /// Handles to all external dependencies, including the clock. Cheap to clone.

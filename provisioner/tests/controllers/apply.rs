@@ -23,8 +23,7 @@ use kube::{
     api::{DeleteParams, DynamicObject, Patch, PatchParams},
     core::ApiResource,
 };
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::object::Object;
+use manifests::{api::bundle_instance::BundleInstance, object::Object};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 

@@ -22,9 +22,11 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
     core::NamespaceResourceScope,
 };
-use manifests::api::catalog_source::{CatalogSource, CatalogSourceStatus};
-use manifests::api::crds;
-use manifests::api::platform_operator::CatalogRef;
+use manifests::api::{
+    catalog_source::{CatalogSource, CatalogSourceStatus},
+    crds,
+    platform_operator::CatalogRef,
+};
 use provisioner::{
     app,
     controllers::{catalog_source, context::Context},

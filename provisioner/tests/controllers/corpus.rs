@@ -8,10 +8,14 @@ use std::{collections::BTreeSet, time::Instant};
 use cluster::Lease;
 use convert::Code;
 use kube::{Api, Client, api::PostParams};
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::platform_status::{NAME, PlatformStatus};
-use manifests::content::Content;
-use manifests::object::Object;
+use manifests::{
+    api::{
+        bundle_instance::BundleInstance,
+        platform_status::{NAME, PlatformStatus},
+    },
+    content::Content,
+    object::Object,
+};
 use tests::{Case, Corpus, Registry, corpus};
 
 use self::everything::Everything;

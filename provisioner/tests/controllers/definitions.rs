@@ -21,9 +21,13 @@ use kube::{
     api::{DeleteParams, DynamicObject, Patch, PatchParams},
     core::{ApiResource, GroupVersionKind},
 };
-use manifests::api::bundle_instance::{CheckMode, Preflight};
-use manifests::api::labels;
-use manifests::object::Object;
+use manifests::{
+    api::{
+        bundle_instance::{CheckMode, Preflight},
+        labels,
+    },
+    object::Object,
+};
 use provisioner::controllers::bundle_instance::policy;
 use serde_json::{Value, json};
 

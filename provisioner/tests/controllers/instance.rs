@@ -25,9 +25,11 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{Api, ResourceExt as _, api::ListParams, core::DynamicObject};
-use manifests::api::bundle::{Bundle, BundleSource};
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceSpec, BundleInstanceStatus};
-use manifests::api::labels;
+use manifests::api::{
+    bundle::{Bundle, BundleSource},
+    bundle_instance::{BundleInstance, BundleInstanceSpec, BundleInstanceStatus},
+    labels,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tests::assert_has;

@@ -16,9 +16,13 @@ use kube::{
     api::{Patch, PatchParams},
     core::GroupVersionKind,
 };
-use manifests::api::bundle_instance::{BundleInstance, ServiceAccountRef};
-use manifests::api::labels;
-use manifests::object::{Identity, Object};
+use manifests::{
+    api::{
+        bundle_instance::{BundleInstance, ServiceAccountRef},
+        labels,
+    },
+    object::{Identity, Object},
+};
 use provisioner::{
     cluster::impersonation::ImpersonatedClients, controllers::bundle_instance::policy,
 };

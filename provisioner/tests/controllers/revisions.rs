@@ -28,8 +28,7 @@ use kube::{
     api::{Patch, PatchParams},
     core::DynamicObject,
 };
-use manifests::api::MANAGER;
-use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::{MANAGER, bundle_instance::BundleInstance};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};

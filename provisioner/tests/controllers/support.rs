@@ -36,12 +36,14 @@ use std::{
 
 use cluster::{Cluster, DryRun};
 use kube::{Api, Client, Resource, api::PostParams};
-use manifests::api::bundle::{Bundle, BundleSource, BundleSpec, ImageSource};
-use manifests::api::bundle_instance::{
-    BundleInstance, BundleInstanceSpec, BundleTemplate, TemplateSpec,
+use manifests::{
+    api::{
+        bundle::{Bundle, BundleSource, BundleSpec, ImageSource},
+        bundle_instance::{BundleInstance, BundleInstanceSpec, BundleTemplate, TemplateSpec},
+    },
+    content::Content,
+    yaml,
 };
-use manifests::content::Content;
-use manifests::yaml;
 use serde_json::{Value, json};
 use tests::Registry;
 use tokio::sync::OnceCell;

@@ -9,9 +9,7 @@ use kube::{
     api::{Patch, PatchParams},
     core::{ApiResource, DynamicObject},
 };
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::version::KubeVersion;
-use manifests::yaml;
+use manifests::{api::bundle_instance::BundleInstance, version::KubeVersion, yaml};
 use provisioner::{
     app,
     controllers::{cluster_operator::removed_apis, context::Context},

@@ -2,10 +2,7 @@
 
 pub(crate) mod observer;
 
-use apply::account::Account;
-use apply::drift;
-use apply::informers::InstanceView;
-use apply::inventory::Entry;
+use apply::{account::Account, drift, informers::InstanceView, inventory::Entry};
 use cluster::Cluster;
 use k8s_openapi::{
     api::{

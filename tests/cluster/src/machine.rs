@@ -201,7 +201,7 @@ pub fn check() -> Result<()> {
     if plugins().is_none() {
         let dirs = PLUGINS.join(" or ");
         return lack(&format!(
-            "there are no CNI plugins in {dirs} (Debian: containernetworking-plugins)"
+            "no CNI plugins found in {dirs} (Debian: containernetworking-plugins)"
         ));
     }
     if hierarchies().is_empty() {

@@ -3,13 +3,15 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    iter::Peekable,
     path::{Path, PathBuf},
     process::Command,
 };
 
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree, token_stream};
 use serde_json::Value;
 use syn::{
-    Attribute, Ident, Item, UsePath, UseTree,
+    Ident, UsePath, UseTree,
     visit::{self, Visit},
 };
 use tests::root;
@@ -145,7 +147,53 @@ fn engine_names_no_rukpak_resource_type() {
     }
 }
 
-/// Collects the top-level modules of a crate that its code names, without code for tests.
+/// Returns the tokens of a source without the items that are compiled only for tests.
+pub(super) fn without_tests(tokens: TokenStream) -> TokenStream {
+    let mut kept = TokenStream::new();
+    // Attributes and documentation of the next item.
+    let mut attributes = Vec::new();
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        let is_mark = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '#');
+        let attribute = tokens.next_if(|token| is_mark && matches!(token, TokenTree::Group(_)));
+        match (token, attribute) {
+            (_, Some(attribute)) if attribute.to_string().replace(' ', "") == "[cfg(test)]" => {
+                attributes.clear();
+                skip_item(&mut tokens);
+            }
+            (mark, Some(attribute)) => attributes.extend([mark, attribute]),
+            (token, None) => {
+                kept.extend(attributes.drain(..));
+                kept.extend([match token {
+                    TokenTree::Group(group) => {
+                        Group::new(group.delimiter(), without_tests(group.stream())).into()
+                    }
+                    token => token,
+                }]);
+            }
+        }
+    }
+    kept.extend(attributes);
+    kept
+}
+
+/// Skips an item, which ends with its braces, with a semicolon, or with both.
+fn skip_item(tokens: &mut Peekable<token_stream::IntoIter>) {
+    let is_semicolon =
+        |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ';');
+    while let Some(token) = tokens.next() {
+        let is_body =
+            matches!(&token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
+        if is_body {
+            tokens.next_if(is_semicolon);
+        }
+        if is_body || is_semicolon(&token) {
+            return;
+        }
+    }
+}
+
+/// Collects the top-level modules of a crate that its code names.
 #[derive(Default)]
 struct UsedModules(BTreeSet<String>);
 
@@ -158,24 +206,6 @@ impl UsedModules {
 }
 
 impl<'ast> Visit<'ast> for UsedModules {
-    fn visit_item(&mut self, item: &'ast Item) {
-        let attributes = match item {
-            Item::Mod(item) => &item.attrs[..],
-            Item::Fn(item) => &item.attrs,
-            Item::Impl(item) => &item.attrs,
-            Item::Use(item) => &item.attrs,
-            _ => &[],
-        };
-        let is_test = |attribute: &Attribute| {
-            let condition = attribute.meta.require_list();
-            condition
-                .is_ok_and(|list| list.path.is_ident("cfg") && list.tokens.to_string() == "test")
-        };
-        if !attributes.iter().any(is_test) {
-            visit::visit_item(self, item);
-        }
-    }
-
     fn visit_use_path(&mut self, path: &'ast UsePath) {
         let first = &path.ident;
         let mut trees = vec![&*path.tree];
@@ -210,7 +240,8 @@ fn module_edges(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
         if is_test || matches!(&*names[0], "lib" | "main" | "bin") {
             continue;
         }
-        let file = syn::parse_file(&fs::read_to_string(&path).unwrap()).unwrap();
+        let tokens = without_tests(fs::read_to_string(&path).unwrap().parse().unwrap());
+        let file: syn::File = syn::parse2(tokens).unwrap();
         let mut used = UsedModules::default();
         used.visit_file(&file);
         edges
@@ -256,9 +287,9 @@ fn cycles_of_modules_are_detected() {
     for (name, text) in [
         (
             "a.rs",
-            "use crate::{b::X, c::{D, E}};\n#[cfg(test)]\nmod tests { use crate::d::T; }",
+            "/// A test.\n#[cfg(test)]\nuse crate::d::{S, T};\nuse crate::{b::X, c::{D, E}};\n#[cfg(test)]\nmod tests { use crate::d::T; }",
         ),
-        ("b.rs", "fn f() -> crate::e::Y { todo!() }"),
+        ("b.rs", "fn f() -> crate::e::Y { g() }"),
         ("c.rs", "pub(crate) use crate::X;"),
         ("d.rs", ""),
         ("e/inner.rs", "use crate::a;"),
@@ -276,7 +307,7 @@ fn cycles_of_modules_are_detected() {
     assert_eq!(text.join(" "), r#"a{"b", "c"} b{"e"} c{} d{} e{"a"}"#);
 }
 
-/// Returns the Rust files of a directory and its subdirectories.
+/// Returns the Rust files of a directory and its subdirectories, in order.
 pub(super) fn sources(dir: &Path) -> Vec<PathBuf> {
     let mut sources = Vec::new();
     let mut open = vec![dir.to_owned()];
@@ -290,6 +321,7 @@ pub(super) fn sources(dir: &Path) -> Vec<PathBuf> {
             }
         }
     }
+    sources.sort();
     sources
 }
 

@@ -27,23 +27,9 @@ const GUIDES: [(&str, &str); 7] = tests::rows![
 
 /// The sources below a directory without tests, as paths below the project's directory.
 fn sources(dir: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(root().join(dir)).unwrap() {
-        let entry = entry.unwrap();
-        let path = format!("{dir}/{}", entry.file_name().to_str().unwrap());
-        if entry.path().is_dir() {
-            found.extend(sources(&path));
-        } else if entry
-            .path()
-            .extension()
-            .is_some_and(|extension| extension == "rs")
-            && !path.contains("/tests")
-        {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
+    let paths = super::architecture::sources(&root().join(dir)).into_iter();
+    let paths = paths.map(|path| path.strip_prefix(root()).unwrap().display().to_string());
+    paths.filter(|path| !path.contains("/tests")).collect()
 }
 
 /// The reasons of a source: the constants of its module `reason`.

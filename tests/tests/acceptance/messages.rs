@@ -4,10 +4,10 @@
 
 use std::{collections::BTreeSet, env, fmt::Write as _, fs, path::Path};
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{TokenStream, TokenTree};
 use tests::root;
 
-use super::architecture::sources;
+use super::architecture::{sources, without_tests};
 
 /// Crates with product code.
 const CRATES: [&str; 7] = [
@@ -28,44 +28,26 @@ fn has_words(text: &str) -> bool {
         .any(|part| part[0].is_alphanumeric() && part[1] == ' ' && part[2].is_alphabetic())
 }
 
-/// Collects the string literals with words, without documentation and without code for tests.
+/// Collects the string literals with words, without documentation and other attributes than those of errors.
 fn collect(tokens: TokenStream, found: &mut Vec<String>) {
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
         match token {
             TokenTree::Punct(punct) if punct.as_char() == '#' => {
-                if let Some(TokenTree::Punct(bang)) = tokens.peek()
-                    && bang.as_char() == '!'
+                tokens.next_if(
+                    |token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == '!'),
+                );
+                if let Some(TokenTree::Group(attribute)) = tokens.next()
+                    && attribute.stream().to_string().starts_with("error")
                 {
-                    tokens.next();
-                }
-                let Some(TokenTree::Group(attribute)) = tokens.next() else {
-                    continue;
-                };
-                let text = attribute.stream().to_string();
-                if text.starts_with("error") {
                     collect(attribute.stream(), found);
-                } else if text.replace(' ', "") == "cfg(test)" {
-                    // The item ends with its braces or with a semicolon.
-                    for token in tokens.by_ref() {
-                        match token {
-                            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
-                                break;
-                            }
-                            TokenTree::Punct(punct) if punct.as_char() == ';' => break,
-                            _ => {}
-                        }
-                    }
                 }
             }
             TokenTree::Group(group) => collect(group.stream(), found),
             TokenTree::Literal(literal) => {
                 let text = syn::parse_str::<syn::LitStr>(&literal.to_string());
-                if let Ok(text) = text
-                    && has_words(&text.value())
-                {
-                    found.push(text.value());
-                }
+                let text = text.map(|text| text.value());
+                found.extend(text.ok().filter(|text| has_words(text)));
             }
             TokenTree::Ident(_) | TokenTree::Punct(_) => {}
         }
@@ -89,16 +71,13 @@ fn list() -> String {
     let mut list = String::new();
     for name in CRATES {
         let source = root().join(name).join("src");
-        let files: BTreeSet<_> = sources(&source).into_iter().collect();
-        for file in files {
+        for file in sources(&source) {
             if is_excluded(file.strip_prefix(&source).unwrap()) {
                 continue;
             }
             let mut found = Vec::new();
-            collect(
-                fs::read_to_string(&file).unwrap().parse().unwrap(),
-                &mut found,
-            );
+            let tokens = fs::read_to_string(&file).unwrap().parse().unwrap();
+            collect(without_tests(tokens), &mut found);
             if found.is_empty() {
                 continue;
             }
@@ -121,7 +100,7 @@ fn list() -> String {
 }
 
 #[test]
-fn all_messages_are_listed() {
+fn list_has_every_message() {
     let path = root().join("tests/messages.txt");
     let list = list();
     if env::var_os("RUKPAK_GENERATE").is_some_and(|value| value == "write") {
@@ -155,7 +134,7 @@ fn only_texts_of_the_product_are_collected() {
         const X: &str = "the last one";
     "##;
     let mut found = Vec::new();
-    collect(source.parse().unwrap(), &mut found);
+    collect(without_tests(source.parse().unwrap()), &mut found);
     let all = [
         "failed to read {path}; check it",
         "watch failed; retrying",

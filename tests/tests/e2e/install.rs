@@ -1,6 +1,6 @@
 //! The provisioner as the install file deploys it, and its image.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use super::{
     wait::{self, container, ready},
@@ -27,15 +27,16 @@ async fn provisioner_image_runs_without_root_or_shell() {
     assert_eq!([value("Uid:"), value("Gid:")], ["65532", "65532"]);
     assert_eq!(u64::from_str_radix(&value("CapEff:"), 16), Ok(0));
     assert_eq!(value("NoNewPrivs:"), "1");
+    let files = Path::new("/proc").join(process.to_string()).join("root");
     // The image has two programs and the CA bundle; the container runtime adds the other entries.
-    let mut found: Vec<String> = fs::read_dir(format!("/proc/{process}/root"))
+    let mut found: Vec<String> = fs::read_dir(&files)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     found.sort();
     let expected = "dev etc proc provisioner sys tmp unpack var";
     assert_eq!(found.join(" "), expected);
-    let cas = format!("/proc/{process}/root/etc/ssl/certs/ca-certificates.crt");
+    let cas = files.join("etc/ssl/certs/ca-certificates.crt");
     let cas = fs::read_to_string(cas).unwrap();
     assert!(cas.matches("BEGIN CERTIFICATE").count() > 50);
 }

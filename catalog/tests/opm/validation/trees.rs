@@ -69,7 +69,7 @@ fn trees() {
             c[3]["image"] = json!("");
             c[3]["properties"].as_array_mut().unwrap().push(object("{}"));
         }) => "";
-        "E.2 happy a type that nobody knows", property("x", &json!([null])) => "";
+        "E.2 happy an unknown type", property("x", &json!([null])) => "";
         "E.2 versions twice in a channel", graph("b-a a").replace("0.1.0", "0.0.0")
             => "1: duplicate versions found in bundles: [{0.0.0: [a, b]}]";
         "E.2 versions twice across channels", changed(|c| c.extend([beta("x"), bundle("foo", "x", "0.2.0")]))

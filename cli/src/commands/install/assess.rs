@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn wait_ends_when_applied_objects_are_healthy() {
         let unobserved = "waiting for the provisioner";
-        let unhealthy = ("Healthy", "False", "Unhealthy", "gone");
+        let unhealthy = ("Healthy", "False", "Unhealthy", "lost");
         let unknown = ("Healthy", "Unknown", "HealthUnknown", "");
         let rolled_back = ("Installed", "True", "RolledBack", "back");
         for (conditions, generation, expected) in ::tests::rows![
@@ -158,7 +158,7 @@ mod tests {
             vec![INSTALLED, CURRENT, HEALTHY], 3 => wait(unobserved);
             vec![INSTALLED, CURRENT, HEALTHY], 2 => WaitState::Done;
             vec![INSTALLED, CURRENT, HEALTHY], 1 => WaitState::Done;
-            vec![INSTALLED, CURRENT, unhealthy], 2 => WaitState::Unhealthy("gone".to_owned());
+            vec![INSTALLED, CURRENT, unhealthy], 2 => WaitState::Unhealthy("lost".to_owned());
             vec![INSTALLED, CURRENT, unknown], 2 => wait("waiting for health checks");
             vec![rolled_back, CURRENT, HEALTHY], 2 => failed("back");
         ] {

@@ -1,5 +1,5 @@
-//! Detection of tags that are followed by a comma, as in `[!x,]`: libyaml-safer 0.3 panics there (`scanner.rs`, "TODO: What
-//! is expected here?"), and the panic hook reports a panic even if it is caught. Therefore, these tags are found before
+//! Detection of tags that are followed by a comma, as in `[!x,]`: libyaml-safer 0.3 panics there in
+//! its scanner, and the panic hook reports a panic even if it is caught. Therefore, these tags are found before
 //! parsing.
 
 use super::{Kind, Node, ScalarStyle, compose};

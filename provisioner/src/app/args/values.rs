@@ -5,9 +5,7 @@ use std::{fs::File, io::Read as _, path::PathBuf, time::Duration};
 use clap::ValueEnum;
 use jiff::SignedDuration;
 use manifests::{api::bundle::PullMode, image::Reference};
-use unpacker::access::Trust;
-use unpacker::http_client;
-use unpacker::registry::Mirrors;
+use unpacker::{access::Trust, http_client, registry::Mirrors};
 use url::Url;
 
 use crate::{

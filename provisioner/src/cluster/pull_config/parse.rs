@@ -9,11 +9,12 @@ use manifests::api::pulling::{
     ImageTagMirrorSetSpec, MirrorSet, ProxySpec, ProxyStatus,
 };
 use serde::de::DeserializeOwned;
-use unpacker::Access;
-use unpacker::access::Trust;
-use unpacker::http_client::{Client, Proxies, Timeouts};
-use unpacker::registry::mirrors::Pull;
-use unpacker::registry::{Credentials, Mirrors};
+use unpacker::{
+    Access,
+    access::Trust,
+    http_client::{Client, Proxies, Timeouts},
+    registry::{Credentials, Mirrors, mirrors::Pull},
+};
 
 use super::{
     ConfigProblem, Source,

@@ -1,9 +1,11 @@
 //! Compares the constraints of a bundle with the versions of the cluster. Pure; no I/O.
 
-use manifests::api::bundle_instance::{Constraint, Override};
-use manifests::object::truncate;
-use manifests::openshift::MaxOpenShiftVersion;
-use manifests::version::{self, Version};
+use manifests::{
+    api::bundle_instance::{Constraint, Override},
+    object::truncate,
+    openshift::MaxOpenShiftVersion,
+    version::{self, Version},
+};
 
 use super::OpenShift;
 use crate::cluster::overrides::ContentDigests;

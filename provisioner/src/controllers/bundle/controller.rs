@@ -23,8 +23,10 @@ use kube::{
         watcher::{self, watcher},
     },
 };
-use manifests::api::{bundle::Bundle, labels};
-use manifests::error::chain;
+use manifests::{
+    api::{bundle::Bundle, labels},
+    error::chain,
+};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};

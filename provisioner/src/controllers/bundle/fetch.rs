@@ -7,8 +7,7 @@ use manifests::api::bundle::{Bundle, BundleSource, BundleStatus, SkippedEntries}
 use serde::de::DeserializeOwned;
 use tokio::{task::spawn_blocking, time};
 use tracing::debug;
-use unpacker::store::Stored;
-use unpacker::{Access, Digest, Progress, Source, Tree, config_maps};
+use unpacker::{Access, Digest, Progress, Source, Tree, config_maps, store::Stored};
 
 use super::{
     config_map_source, credentials, job,

@@ -25,12 +25,12 @@ use kube::{
     Api, ResourceExt,
     api::{ListParams, PostParams},
 };
-use manifests::error::chain;
 use manifests::{
     api::{
         bundle::{Bundle, BundleSource, Phase, PullMode, SkippedEntries},
         labels,
     },
+    error::chain,
     version::KubeVersion,
 };
 use tokio::time::{self, Instant};

@@ -7,12 +7,14 @@ use std::{
 
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use kube::{ResourceExt, runtime::controller::Action};
-use manifests::api::{
-    Class,
-    bundle::{Bundle, BundleInfo, Phase},
-    condition::reason::ENTRY_REFUSED,
+use manifests::{
+    api::{
+        Class,
+        bundle::{Bundle, BundleInfo, Phase},
+        condition::reason::ENTRY_REFUSED,
+    },
+    error::chain,
 };
-use manifests::error::chain;
 use tokio::{sync::Semaphore, time::timeout};
 use unpacker::{Digest, store::Hold};
 

@@ -4,9 +4,11 @@ use manifests::{
     api::bundle::{BundleSource, ConfigMapSource, GitRef, GitSource, HttpSource, ImageSource},
     content, image,
 };
-use unpacker::http_client::RedactedUrl;
-use unpacker::source::{Git, Http, Image, Revision};
-use unpacker::{ParseDigestError, Source};
+use unpacker::{
+    ParseDigestError, Source,
+    http_client::RedactedUrl,
+    source::{Git, Http, Image, Revision},
+};
 use url::Url;
 
 /// Validated request for the content of a source.

@@ -7,8 +7,10 @@ use std::{
 };
 
 use kube::{Api, ResourceExt as _, api::PostParams};
-use manifests::api::bundle::Bundle;
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, CreatedBundle};
+use manifests::api::{
+    bundle::Bundle,
+    bundle_instance::{BundleInstance, BundleInstanceStatus, CreatedBundle},
+};
 use tracing::warn;
 
 use super::{

@@ -1,8 +1,8 @@
 //! The choice of the next revision of an instance. Pure; no I/O.
 
-use manifests::api::bundle::Bundle;
-use manifests::api::bundle_instance::{
-    BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionStatus,
+use manifests::api::{
+    bundle::Bundle,
+    bundle_instance::{BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionStatus},
 };
 
 use super::{

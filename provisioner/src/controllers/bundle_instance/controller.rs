@@ -12,8 +12,7 @@ use kube::{
         watcher,
     },
 };
-use manifests::api::bundle::Bundle;
-use manifests::api::bundle_instance::BundleInstance;
+use manifests::api::{bundle::Bundle, bundle_instance::BundleInstance};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,

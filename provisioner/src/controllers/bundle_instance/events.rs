@@ -2,8 +2,10 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{Resource as _, runtime::events::EventType};
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus};
-use manifests::api::condition;
+use manifests::api::{
+    bundle_instance::{BundleInstance, BundleInstanceStatus},
+    condition,
+};
 
 use super::state::InstanceContext;
 

@@ -14,11 +14,15 @@
 mod overflow;
 
 use apply::inventory::{Entry, Inventory};
-use manifests::api::bundle_instance::{
-    BundleInstanceStatus, Inventory as Listed, InventoryKind, RevisionState,
+use manifests::{
+    api::{
+        bundle_instance::{
+            BundleInstanceStatus, Inventory as Listed, InventoryKind, RevisionState,
+        },
+        inventory_format,
+    },
+    object::{Identity, api_version, group_version},
 };
-use manifests::api::inventory_format;
-use manifests::object::{Identity, api_version, group_version};
 
 pub(crate) use overflow::{find_unreferenced, read, trim};
 

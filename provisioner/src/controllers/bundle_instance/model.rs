@@ -23,25 +23,31 @@ mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apply::health::Health;
-use apply::informers::{InstanceView, ObservedObject};
-use apply::inventory::Inventory;
-use apply::managed_fields::Fingerprint;
-use apply::plan::{self, ApplyStep, InstanceOwner, Plan, PruneCandidate, Wave, is_definition};
-use apply::preflight::ownership;
-use apply::revision::{self, ObjectHash};
-use apply::ssa;
+use apply::{
+    health::Health,
+    informers::{InstanceView, ObservedObject},
+    inventory::Inventory,
+    managed_fields::Fingerprint,
+    plan::{self, ApplyStep, InstanceOwner, Plan, PruneCandidate, Wave, is_definition},
+    preflight::ownership,
+    revision::{self, ObjectHash},
+    ssa,
+};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use manifests::api::bundle::Bundle;
-use manifests::api::bundle_instance::ready::Declaration;
-use manifests::api::bundle_instance::{
-    BundleInstance, BundleInstanceStatus as Status, Cause, RevisionStatus, ServiceAccountRef,
+use manifests::{
+    api::{
+        bundle::Bundle,
+        bundle_instance::{
+            BundleInstance, BundleInstanceStatus as Status, Cause, RevisionStatus,
+            ServiceAccountRef, ready::Declaration,
+        },
+        condition, labels,
+        revision::RevisionDetails,
+    },
+    object::{Identity, Object},
+    version::KubeVersion,
 };
-use manifests::api::revision::RevisionDetails;
-use manifests::api::{condition, labels};
-use manifests::object::{Identity, Object};
-use manifests::version::KubeVersion;
 use proptest::{
     prelude::*,
     sample::Index,

@@ -1,7 +1,9 @@
 //! Outcome of a reconcile: the values from which the status is built. Pure; no I/O.
 
-use manifests::api::bundle::{BundleInfo, BundleSource};
-use manifests::api::bundle_instance::{Inventory, RevisionStatus};
+use manifests::api::{
+    bundle::{BundleInfo, BundleSource},
+    bundle_instance::{Inventory, RevisionStatus},
+};
 
 pub use manifests::api::bundle_instance::ready::Remedy;
 

@@ -1,11 +1,14 @@
 //! Translates the spec of a BundleInstance into the policies of the apply engine. Pure; no I/O.
 
-use apply::plan::DefinitionPolicy;
-use apply::preflight::Policy;
-use apply::preflight::crd_safety::UpgradeSafety;
-use manifests::api::bundle_instance::{BundleInstance, CheckMode, CrdDeletionPolicy};
-use manifests::api::labels;
-use manifests::api::owner::InstanceOwner;
+use apply::{
+    plan::DefinitionPolicy,
+    preflight::{Policy, crd_safety::UpgradeSafety},
+};
+use manifests::api::{
+    bundle_instance::{BundleInstance, CheckMode, CrdDeletionPolicy},
+    labels,
+    owner::InstanceOwner,
+};
 
 use crate::cluster::impersonation;
 

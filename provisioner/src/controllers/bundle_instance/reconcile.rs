@@ -9,9 +9,12 @@ use kube::{
     api::{Patch, PatchParams},
     runtime::controller::Action,
 };
-use manifests::api::bundle::{Bundle, Phase};
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, ready};
-use manifests::api::{Class, condition, labels};
+use manifests::api::{
+    Class,
+    bundle::{Bundle, Phase},
+    bundle_instance::{BundleInstance, BundleInstanceStatus, ready},
+    condition, labels,
+};
 use serde_json::json;
 use tracing::{Instrument as _, info_span, warn};
 

@@ -8,17 +8,19 @@ mod reapply;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use apply::backoff::left;
-use apply::informers::InstanceView;
-use apply::inventory::Inventory;
-use apply::plan::DefinitionPolicy;
-use apply::revision::store;
-use apply::{drift, managed_fields::Fingerprint};
+use apply::{
+    backoff::left, drift, informers::InstanceView, inventory::Inventory,
+    managed_fields::Fingerprint, plan::DefinitionPolicy, revision::store,
+};
 use jiff::Timestamp;
 use kube::{Resource as _, ResourceExt as _, runtime::events::EventType};
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus};
-use manifests::api::condition::{self, reason};
-use manifests::object::{Identity, truncate};
+use manifests::{
+    api::{
+        bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus},
+        condition::{self, reason},
+    },
+    object::{Identity, truncate},
+};
 use tracing::warn;
 
 pub(crate) use self::observe::{health, unhealthy, watch};

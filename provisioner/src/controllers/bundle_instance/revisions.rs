@@ -15,12 +15,14 @@ use apply::revision::{self, Encoded, Header, Revision, store};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
-use manifests::api::bundle_instance::{
-    BundleInstance, BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionState, RevisionStatus,
-    ServiceAccountRef, ready,
+use manifests::api::{
+    bundle_instance::{
+        BundleInstance, BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionState,
+        RevisionStatus, ServiceAccountRef, ready,
+    },
+    owner::InstanceOwner,
+    revision::RevisionDetails,
 };
-use manifests::api::owner::InstanceOwner;
-use manifests::api::revision::RevisionDetails;
 use tracing::warn;
 
 use super::{

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use apply::{informers::InstanceView, revision::ObjectHash};
 use jiff::Timestamp;
 use kube::ResourceExt;
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, Rollback};
-use manifests::object::{Identity, Object};
+use manifests::{
+    api::bundle_instance::{BundleInstance, BundleInstanceStatus, Rollback},
+    object::{Identity, Object},
+};
 
 use super::{
     choice::Choices,

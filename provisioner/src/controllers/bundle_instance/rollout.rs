@@ -17,10 +17,14 @@ use std::{collections::BTreeSet, time::Duration};
 
 use apply::informers::InstanceView;
 use kube::{ResourceExt as _, core::GroupVersionKind};
-use manifests::api::bundle::Bundle;
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus};
-use manifests::api::labels;
-use manifests::object::{Identity, group_version, truncate};
+use manifests::{
+    api::{
+        bundle::Bundle,
+        bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus},
+        labels,
+    },
+    object::{Identity, group_version, truncate},
+};
 use tracing::{info, warn};
 
 pub(crate) use self::render::Rendered;

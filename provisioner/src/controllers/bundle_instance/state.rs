@@ -11,12 +11,16 @@ use std::{
 
 use jiff::Timestamp;
 use kube::{ResourceExt as _, core::GroupVersionKind, runtime::reflector::ObjectRef};
-use manifests::api::bundle::Bundle;
-use manifests::api::bundle_instance::{
-    BundleInstance, BundleInstanceStatus, CreatedBundle, Inventory as Listed,
+use manifests::{
+    api::{
+        bundle::Bundle,
+        bundle_instance::{
+            BundleInstance, BundleInstanceStatus, CreatedBundle, Inventory as Listed,
+        },
+        condition,
+    },
+    object::Identity,
 };
-use manifests::api::condition;
-use manifests::object::Identity;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -32,8 +36,10 @@ use super::{
     waiting::{Api, Event, Release, Waiting},
 };
 use crate::controllers::{bundle::BundleCache, context::Context};
-use apply::field_conflicts::FieldConflicts;
-use apply::inventory::{Entry as Applied, Inventory};
+use apply::{
+    field_conflicts::FieldConflicts,
+    inventory::{Entry as Applied, Inventory},
+};
 
 /// Time that the content of a Bundle may take to unpack before the status reports it as pending.
 const QUIET_PERIOD: Duration = Duration::from_secs(1);

@@ -16,10 +16,16 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use manifests::api::bundle_instance::ready::{self, Declaration, Facts, Objects};
-use manifests::api::bundle_instance::{BundleInstanceStatus, InstalledBundle, Inventory};
-use manifests::api::condition::{self, reason};
-use manifests::object::truncate;
+use manifests::{
+    api::{
+        bundle_instance::{
+            BundleInstanceStatus, InstalledBundle, Inventory,
+            ready::{self, Declaration, Facts, Objects},
+        },
+        condition::{self, reason},
+    },
+    object::truncate,
+};
 
 use self::installed::installed;
 use super::{

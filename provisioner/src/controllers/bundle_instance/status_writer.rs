@@ -6,10 +6,11 @@
 use std::time::Instant;
 
 use kube::{Api, ResourceExt as _, api::ObjectMeta};
-use manifests::api::bundle_instance::ready::Declaration;
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus};
-use manifests::api::condition::{self, find};
-use manifests::api::labels;
+use manifests::api::{
+    bundle_instance::{BundleInstance, BundleInstanceStatus, ready::Declaration},
+    condition::{self, find},
+    labels,
+};
 
 use super::{
     inventory_status,

@@ -11,10 +11,14 @@ use std::{iter, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt, core::ObjectMeta};
-use manifests::api::bundle::{Bundle, BundleSpec, Phase};
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::labels;
-use manifests::names;
+use manifests::{
+    api::{
+        bundle::{Bundle, BundleSpec, Phase},
+        bundle_instance::BundleInstance,
+        labels,
+    },
+    names,
+};
 use unpacker::Digest;
 
 /// Maximum length of the name of a Bundle (rukpak parity since 0.9).

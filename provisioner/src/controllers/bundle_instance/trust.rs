@@ -8,11 +8,12 @@
 use std::sync::Arc;
 
 use kube::ResourceExt as _;
-use manifests::api::bundle::{Bundle, Phase};
-use manifests::api::bundle_instance::{
-    BundleInstance, BundleInstanceStatus, CreatedBundle, InstalledBundle,
+use manifests::api::{
+    Class,
+    bundle::{Bundle, Phase},
+    bundle_instance::{BundleInstance, BundleInstanceStatus, CreatedBundle, InstalledBundle},
+    labels,
 };
-use manifests::api::{Class, labels};
 
 use super::template;
 

@@ -18,9 +18,13 @@ use kube::{
     api::{Patch, PatchParams},
     runtime::{controller::Action, events::EventType},
 };
-use manifests::api::bundle_instance::{BundleInstance, ServiceAccountRef};
-use manifests::api::labels;
-use manifests::object::Identity;
+use manifests::{
+    api::{
+        bundle_instance::{BundleInstance, ServiceAccountRef},
+        labels,
+    },
+    object::Identity,
+};
 use serde_json::json;
 use tracing::{info, warn};
 

@@ -11,8 +11,10 @@ use catalog::{
     model::{Bundle, Package},
     registry::Packages,
 };
-use manifests::api::catalog_source::{CatalogSource, Invalid, Origin};
-use manifests::api::platform_operator::CatalogRef;
+use manifests::api::{
+    catalog_source::{CatalogSource, Invalid, Origin},
+    platform_operator::CatalogRef,
+};
 
 use self::offers::CatalogOffer;
 pub use self::offers::Offers;

@@ -15,8 +15,10 @@ use kube::{
     core::{GroupVersionKind, PartialObjectMeta},
     runtime::watcher::{self, Event},
 };
-use manifests::api::config::{CLUSTER_VERSION, ClusterVersion};
-use manifests::image_template::{self, TemplateValues, Variable};
+use manifests::{
+    api::config::{CLUSTER_VERSION, ClusterVersion},
+    image_template::{self, TemplateValues, Variable},
+};
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};

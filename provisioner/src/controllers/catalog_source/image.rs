@@ -360,7 +360,7 @@ mod tests {
         assert!(fourth.upgrade().is_some());
         drop((fourth, read));
         drop(loaded.slot(Digest::sha256(b"two")));
-        assert_rows!(loaded.0.lock().len() => 1, "what is gone is forgotten");
+        assert_rows!(loaded.0.lock().len() => 1, "unused entries are dropped");
     }
 
     fn loaded(files: &[(&str, &[u8])]) -> Catalog {

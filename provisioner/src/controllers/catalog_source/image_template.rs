@@ -20,9 +20,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use manifests::api::labels::CATALOG_IMAGE_TEMPLATE;
-use manifests::image_template::{
-    self, ChosenTemplate, Error, TemplateSource, TemplateValues, Variable, choose,
+use manifests::{
+    api::labels::CATALOG_IMAGE_TEMPLATE,
+    image_template::{
+        self, ChosenTemplate, Error, TemplateSource, TemplateValues, Variable, choose,
+    },
 };
 
 use super::cluster_facts::FactSource;

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use manifests::api::catalog_source::{CatalogSource, DeclaredLocation, Invalid};
-use manifests::api::labels::CATALOG_IMAGE_TEMPLATE;
-use manifests::image_template::{choose, is_template};
+use manifests::{
+    api::{
+        catalog_source::{CatalogSource, DeclaredLocation, Invalid},
+        labels::CATALOG_IMAGE_TEMPLATE,
+    },
+    image_template::{choose, is_template},
+};
 
 use super::{
     cluster_facts::ClusterFacts,

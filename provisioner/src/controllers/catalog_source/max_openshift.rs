@@ -7,8 +7,7 @@
 use std::collections::BTreeMap;
 
 pub use manifests::api::bundle_identity::key;
-use manifests::api::limits;
-use manifests::object::truncate;
+use manifests::{api::limits, object::truncate};
 
 /// Max OpenShift version that catalogs currently declare for a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -132,7 +132,7 @@ mod tests {
                 (0, Unavailable, true, Some(900)), (30, Running, true, None), (31, Unavailable, true, Some(900)), (931, Unavailable, false, None),
                 (940, Unavailable, false, None), (950, Running, true, None),
             ];
-            "away, and then somebody removes it" => &[(0, Running, true, None), (1, Unavailable, true, Some(900)), (301, Absent, false, None)];
+            "unavailable, and then removed" => &[(0, Running, true, None), (1, Unavailable, true, Some(900)), (301, Absent, false, None)];
         ] {
             let mut detector = OlmDetector::default();
             for (at, state, has_olm, recheck) in story {

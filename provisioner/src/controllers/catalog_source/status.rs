@@ -5,12 +5,16 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use manifests::api::catalog_source::{
-    CatalogSourceStatus, ConfigMapReference, ConnectionState, RegistryService,
+use manifests::{
+    api::{
+        catalog_source::{
+            CatalogSourceStatus, ConfigMapReference, ConnectionState, RegistryService,
+        },
+        condition::with_time_of,
+        limits,
+    },
+    object::truncate,
 };
-use manifests::api::condition::with_time_of;
-use manifests::api::limits;
-use manifests::object::truncate;
 
 use super::{
     image_template::{ConditionUpdate, UnresolvedImage},

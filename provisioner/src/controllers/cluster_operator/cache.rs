@@ -5,12 +5,14 @@ use std::{
     fmt::Display,
 };
 
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::config::ClusterOperator;
-use manifests::api::platform_operator::PlatformOperator;
-use manifests::api::platform_status::PlatformStatus;
-use manifests::object::truncate;
-use manifests::openshift::ClusterRelease;
+use manifests::{
+    api::{
+        bundle_instance::BundleInstance, config::ClusterOperator,
+        platform_operator::PlatformOperator, platform_status::PlatformStatus,
+    },
+    object::truncate,
+    openshift::ClusterRelease,
+};
 
 use super::subscriptions::{Service, Subscription};
 

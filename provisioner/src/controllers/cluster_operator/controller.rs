@@ -18,11 +18,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::runtime::watcher;
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::config::CLUSTER_VERSION;
-use manifests::api::platform_operator::PlatformOperator;
-use manifests::api::platform_status::NAME;
-use manifests::version::{KubeVersion, Version};
+use manifests::{
+    api::{
+        bundle_instance::BundleInstance, config::CLUSTER_VERSION,
+        platform_operator::PlatformOperator, platform_status::NAME,
+    },
+    version::{KubeVersion, Version},
+};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::Notify,

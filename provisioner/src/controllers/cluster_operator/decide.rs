@@ -7,14 +7,17 @@ use std::{
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::config::{CLUSTER_VERSION, ClusterOperator, ClusterOperatorStatus};
-use manifests::api::platform_operator::PlatformOperator;
-use manifests::api::platform_status::{
-    Concern, Effect, NAME, OperatorDetails, PlatformStatusStatus,
+use manifests::{
+    api::{
+        bundle_instance::BundleInstance,
+        condition,
+        config::{CLUSTER_VERSION, ClusterOperator, ClusterOperatorStatus},
+        labels,
+        platform_operator::PlatformOperator,
+        platform_status::{Concern, Effect, NAME, OperatorDetails, PlatformStatusStatus},
+    },
+    openshift::{self, Release},
 };
-use manifests::api::{condition, labels};
-use manifests::openshift::{self, Release};
 
 use super::{
     cache::{ClusterState, ObjectCache},

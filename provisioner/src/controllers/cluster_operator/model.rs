@@ -23,12 +23,16 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::config::{ClusterOperatorStatus, ObjectReference, OperandVersion};
-use manifests::api::limits;
-use manifests::api::platform_operator::PlatformOperator;
-use manifests::api::platform_status::{OperatorDetails, PlatformStatusStatus};
-use manifests::object::truncate;
+use manifests::{
+    api::{
+        bundle_instance::BundleInstance,
+        config::{ClusterOperatorStatus, ObjectReference, OperandVersion},
+        limits,
+        platform_operator::PlatformOperator,
+        platform_status::{OperatorDetails, PlatformStatusStatus},
+    },
+    object::truncate,
+};
 use serde::Deserialize as _;
 
 use crate::runtime::metrics::Tally;

@@ -13,16 +13,19 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
 };
 use kube::{CustomResource, Resource};
-use manifests::api::bundle_instance::{BundleInstance, RevisionStatus};
-use manifests::api::config::{ClusterOperator, ClusterVersion, ObjectReference};
-use manifests::api::operator_condition::{
-    OperatorCondition, OperatorConditionSpec, OperatorConditionStatus,
+use manifests::{
+    api::{
+        bundle_instance::{BundleInstance, RevisionStatus},
+        condition,
+        config::{ClusterOperator, ClusterVersion, ObjectReference},
+        labels, limits,
+        operator_condition::{OperatorCondition, OperatorConditionSpec, OperatorConditionStatus},
+        platform_operator::PlatformOperator,
+        platform_status::PlatformStatus,
+    },
+    object::truncate,
+    openshift::ClusterRelease,
 };
-use manifests::api::platform_operator::PlatformOperator;
-use manifests::api::platform_status::PlatformStatus;
-use manifests::api::{condition, labels, limits};
-use manifests::object::truncate;
-use manifests::openshift::ClusterRelease;
 use serde::{Deserialize, Serialize};
 
 use super::{

@@ -21,11 +21,12 @@ use catalog::{
     model::{PLAIN_V0, REGISTRY_V1, Release as Packed},
 };
 use convert::removed_apis::request_counts::ApiCalls;
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::platform_operator::PlatformOperator;
-use manifests::openshift::Release;
-use manifests::version::{KubeVersion, Version};
-use manifests::version_range::Range;
+use manifests::{
+    api::{bundle_instance::BundleInstance, platform_operator::PlatformOperator},
+    openshift::Release,
+    version::{KubeVersion, Version},
+    version_range::Range,
+};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

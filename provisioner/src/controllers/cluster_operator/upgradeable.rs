@@ -19,10 +19,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use manifests::api::limits;
-use manifests::api::platform_status::{Concern, Effect};
-use manifests::object::truncate;
-use manifests::openshift::{Release, maximum};
+use manifests::{
+    api::{
+        limits,
+        platform_status::{Concern, Effect},
+    },
+    object::truncate,
+    openshift::{Release, maximum},
+};
 
 use self::message::{Message, one_line};
 pub use self::operators::{Identity, identity, key};

@@ -12,13 +12,15 @@
 //! exists.
 
 use convert::permissions::PermissionDiff;
-use manifests::api::limits;
-use manifests::api::platform_operator::{
-    ApprovedMinors, NewRights, RightsApproval, UpgradeApproval,
+use manifests::{
+    api::{
+        limits,
+        platform_operator::{ApprovedMinors, NewRights, RightsApproval, UpgradeApproval},
+    },
+    object::truncate,
+    openshift::Release,
+    version::{self, Version},
 };
-use manifests::object::truncate;
-use manifests::openshift::Release;
-use manifests::version::{self, Version};
 
 /// Reasons for waiting.
 pub mod reason {

@@ -17,14 +17,19 @@ mod upgrade;
 
 use catalog::choose::Offer;
 use kube::ResourceExt as _;
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::platform_operator::{
-    ApprovedMinors, CatalogRef, NewRights, NextBundle, PlatformOperator, reason,
+use manifests::{
+    api::{
+        Class,
+        bundle_instance::BundleInstance,
+        labels,
+        platform_operator::{
+            ApprovedMinors, CatalogRef, NewRights, NextBundle, PlatformOperator, reason,
+        },
+    },
+    object::truncate,
+    openshift::Release,
+    version::Version,
 };
-use manifests::api::{Class, labels};
-use manifests::object::truncate;
-use manifests::openshift::Release;
-use manifests::version::Version;
 
 use self::upgrade::UpgradeChooser;
 use super::{

@@ -28,8 +28,10 @@ use kube::{
         watcher,
     },
 };
-use manifests::api::platform_operator::{PlatformOperator, PlatformOperatorStatus};
-use manifests::object;
+use manifests::{
+    api::platform_operator::{PlatformOperator, PlatformOperatorStatus},
+    object,
+};
 use parking_lot::Mutex;
 use tokio::sync::{
     mpsc::{self, UnboundedSender},

@@ -1,11 +1,11 @@
 //! Fixtures for the tests of platform operators.
 
 use catalog::model::{Bundle, Channel, Entry, Package};
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::labels;
-use manifests::api::platform_operator::PlatformOperator;
-use manifests::openshift::{MaxOpenShiftVersion, Spelling};
-use manifests::version::parse_strict;
+use manifests::{
+    api::{bundle_instance::BundleInstance, labels, platform_operator::PlatformOperator},
+    openshift::{MaxOpenShiftVersion, Spelling},
+    version::parse_strict,
+};
 use serde_json::{Value, json};
 
 use super::{installed::BundleChoice, instance_manifest};

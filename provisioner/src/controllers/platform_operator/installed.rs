@@ -2,11 +2,15 @@
 
 use catalog::model::Release;
 use kube::ResourceExt as _;
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus};
-use manifests::api::condition::{HAS_VALID_BUNDLE, HEALTHY, INSTALLED, reason};
-use manifests::api::labels;
-use manifests::api::platform_operator::ChosenBundle;
-use manifests::version::{self, Version};
+use manifests::{
+    api::{
+        bundle_instance::{BundleInstance, BundleInstanceStatus},
+        condition::{HAS_VALID_BUNDLE, HEALTHY, INSTALLED, reason},
+        labels,
+        platform_operator::ChosenBundle,
+    },
+    version::{self, Version},
+};
 use semver::Prerelease;
 use serde::{Deserialize, Serialize};
 

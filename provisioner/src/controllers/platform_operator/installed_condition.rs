@@ -12,9 +12,11 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::condition::{self, HAS_VALID_BUNDLE, INSTALLED, reason as below};
-use manifests::api::platform_operator::reason;
+use manifests::api::{
+    bundle_instance::BundleInstance,
+    condition::{self, HAS_VALID_BUNDLE, INSTALLED, reason as below},
+    platform_operator::reason,
+};
 
 /// The condition Installed of a platform operator.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use catalog::model::PLAIN_V0;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use kube::{Resource as _, ResourceExt as _};
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::platform_operator::PlatformOperator;
-use manifests::api::{Class, labels};
+use manifests::api::{
+    Class, bundle_instance::BundleInstance, labels, platform_operator::PlatformOperator,
+};
 use serde_json::{Map, Value, json};
 
 use super::{installed::BundleChoice, record};

@@ -13,9 +13,9 @@ use kube::{
         watcher,
     },
 };
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::labels;
-use manifests::api::platform_operator::PlatformOperator;
+use manifests::api::{
+    bundle_instance::BundleInstance, labels, platform_operator::PlatformOperator,
+};
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
 

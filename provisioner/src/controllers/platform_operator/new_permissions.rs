@@ -6,14 +6,15 @@ use std::{sync::Arc, time::Instant};
 
 use convert::{Class as Format, Conversion, Options, permissions};
 use kube::{Api, ResourceExt};
-use manifests::api::Class;
-use manifests::api::bundle::Bundle;
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::platform_operator::PlatformOperator;
-use manifests::content::Content;
-use manifests::error::chain;
-use manifests::image::{self, Reference};
-use manifests::yaml;
+use manifests::{
+    api::{
+        Class, bundle::Bundle, bundle_instance::BundleInstance, platform_operator::PlatformOperator,
+    },
+    content::Content,
+    error::chain,
+    image::{self, Reference},
+    yaml,
+};
 use tokio::task::spawn_blocking;
 use unpacker::{Progress, Source, source::Image, store};
 

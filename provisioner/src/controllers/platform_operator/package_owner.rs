@@ -6,8 +6,10 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
-use manifests::api::platform_operator::{InvalidOperator, PlatformOperator};
-use manifests::object::truncate;
+use manifests::{
+    api::platform_operator::{InvalidOperator, PlatformOperator},
+    object::truncate,
+};
 
 /// A package that OLM manages.
 #[derive(Debug, Clone, PartialEq, Eq)]

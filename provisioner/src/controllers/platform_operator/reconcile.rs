@@ -8,11 +8,15 @@ use kube::{
     api::{Patch, PatchParams},
     runtime::{controller::Action, events::EventType},
 };
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::condition::INSTALLED;
-use manifests::api::platform_operator::{PlatformOperator, PlatformOperatorStatus, reason};
-use manifests::api::{labels, limits};
-use manifests::openshift;
+use manifests::{
+    api::{
+        bundle_instance::BundleInstance,
+        condition::INSTALLED,
+        labels, limits,
+        platform_operator::{PlatformOperator, PlatformOperatorStatus, reason},
+    },
+    openshift,
+};
 use serde_json::json;
 use tracing::{Instrument as _, info, info_span, warn};
 

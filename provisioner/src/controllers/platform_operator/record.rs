@@ -5,9 +5,11 @@
 //! annotation is untrusted input: a plan looks the recorded bundle up in the catalogs. Pure; no I/O.
 
 use kube::ResourceExt as _;
-use manifests::api::labels::CHOSEN_BUNDLE;
-use manifests::api::limits;
-use manifests::api::platform_operator::{ChosenBundle, PlatformOperator};
+use manifests::api::{
+    labels::CHOSEN_BUNDLE,
+    limits,
+    platform_operator::{ChosenBundle, PlatformOperator},
+};
 
 use super::{controller::truncate, installed::BundleChoice};
 

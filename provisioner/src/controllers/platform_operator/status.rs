@@ -2,11 +2,13 @@
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::platform_operator::{
-    self, ChosenBundle, InstanceRef, PlatformOperator, PlatformOperatorStatus, reason,
+use manifests::api::{
+    bundle_instance::BundleInstance,
+    condition, limits,
+    platform_operator::{
+        self, ChosenBundle, InstanceRef, PlatformOperator, PlatformOperatorStatus, reason,
+    },
 };
-use manifests::api::{condition, limits};
 
 use super::{
     choose::{InstanceAction, OperatorPlan},

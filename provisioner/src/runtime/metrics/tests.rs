@@ -117,7 +117,7 @@ fn every_metric_is_described() {
     let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     for name in names.filter_map(|line| line.split(' ').next()) {
         let is_described = described.contains(&format!("`{name}"));
-        assert!(is_described, "docs/monitoring.md does not tell of {name}");
+        assert!(is_described, "docs/monitoring.md does not describe {name}");
     }
 }
 

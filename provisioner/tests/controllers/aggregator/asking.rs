@@ -12,10 +12,14 @@ use kube::{
     Client,
     core::{ApiResource, DynamicObject},
 };
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::operator_condition::OperatorCondition;
-use manifests::api::platform_status::{NAME, PlatformStatus};
-use manifests::names::OPERATOR_CONDITION_VARIABLE;
+use manifests::{
+    api::{
+        bundle_instance::BundleInstance,
+        operator_condition::OperatorCondition,
+        platform_status::{NAME, PlatformStatus},
+    },
+    names::OPERATOR_CONDITION_VARIABLE,
+};
 
 use super::*;
 use crate::support::{delete, has, list, operator, until};

@@ -6,8 +6,7 @@ use kube::{
     api::PostParams,
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::condition::reason;
+use manifests::api::{bundle_instance::BundleInstance, condition::reason};
 use unpacker::{Digest, registry::BundleImage};
 
 use super::*;

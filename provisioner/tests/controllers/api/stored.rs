@@ -1,8 +1,10 @@
 //! Objects as the API server stores them.
 
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::limits;
-use manifests::api::platform_operator::{PlatformOperator, RightsApproval, UpgradeApproval};
+use manifests::api::{
+    bundle_instance::BundleInstance,
+    limits,
+    platform_operator::{PlatformOperator, RightsApproval, UpgradeApproval},
+};
 use serde_json::json;
 
 use super::{

@@ -8,8 +8,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::api::{DeleteParams, PostParams};
-use manifests::api::labels::CATALOG_IMAGE_TEMPLATE;
-use manifests::image_template::ANNOTATION;
+use manifests::{api::labels::CATALOG_IMAGE_TEMPLATE, image_template::ANNOTATION};
 use tests::Registry;
 
 use super::{

@@ -17,11 +17,12 @@ use manifests::{
     content::{Builder, Content, Limits},
     yaml,
 };
-use provisioner::cluster::versions::Versions;
-use provisioner::content::{Dependencies, Options, Service};
-use provisioner::controllers::bundle::Conversions;
-use provisioner::runtime::leader_flag::LeaderFlag;
-use provisioner::runtime::settings::Settings;
+use provisioner::{
+    cluster::versions::Versions,
+    content::{Dependencies, Options, Service},
+    controllers::bundle::Conversions,
+    runtime::{leader_flag::LeaderFlag, settings::Settings},
+};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use tokio::{sync::OnceCell, task::JoinHandle, time};

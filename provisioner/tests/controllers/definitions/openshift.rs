@@ -5,8 +5,10 @@
 use apply::preflight::{Check, Findings};
 use convert::bundle_info::BundleInfo;
 use kube::Client;
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceSpec, CheckMode, Preflight};
-use manifests::openshift::{MaxOpenShiftVersion, Spelling};
+use manifests::{
+    api::bundle_instance::{BundleInstance, BundleInstanceSpec, CheckMode, Preflight},
+    openshift::{MaxOpenShiftVersion, Spelling},
+};
 
 use provisioner::cluster::{
     overrides::ContentDigests,

@@ -30,8 +30,10 @@ use kube::{
     Client, Config, ResourceExt as _,
     api::{DeleteParams, ObjectMeta, PostParams, WatchEvent, WatchParams},
 };
-use manifests::api::bundle::{BundleSpec, ConfigMapName, ConfigMapSource};
-use manifests::api::bundle_instance::InstalledBundle;
+use manifests::api::{
+    bundle::{BundleSpec, ConfigMapName, ConfigMapSource},
+    bundle_instance::InstalledBundle,
+};
 use provisioner::controllers::bundle_instance::template;
 use tokio::task::JoinHandle;
 

@@ -1,8 +1,12 @@
 //! Catalogs that are late, unavailable, available again, conflicting or invalid.
 
-use manifests::api::condition::INSTALLED;
-use manifests::api::platform_operator::PlatformOperator;
-use manifests::api::platform_operator::condition::{CATALOG_AVAILABLE, UPGRADEABLE};
+use manifests::api::{
+    condition::INSTALLED,
+    platform_operator::{
+        PlatformOperator,
+        condition::{CATALOG_AVAILABLE, UPGRADEABLE},
+    },
+};
 use serde_json::{Value, json};
 
 use super::stage::{Platform, package, packages};

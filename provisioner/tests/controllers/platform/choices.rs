@@ -1,8 +1,7 @@
 //! A PlatformOperator records its choice and re-creates a deleted BundleInstance at that bundle.
 
 use kube::ResourceExt as _;
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::labels;
+use manifests::api::{bundle_instance::BundleInstance, labels};
 use serde_json::{Value, json};
 
 use super::{

@@ -9,9 +9,9 @@ use kube::{
     api::DeleteParams,
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::labels;
-use manifests::api::platform_operator::PlatformOperator;
+use manifests::api::{
+    bundle_instance::BundleInstance, labels, platform_operator::PlatformOperator,
+};
 use serde_json::{Value, json};
 
 use super::stage::{Platform, packages};

@@ -3,10 +3,10 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{Api, ResourceExt as _};
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::condition::INSTALLED;
-use manifests::api::labels;
-use manifests::api::platform_operator::condition::UPGRADEABLE;
+use manifests::api::{
+    bundle_instance::BundleInstance, condition::INSTALLED, labels,
+    platform_operator::condition::UPGRADEABLE,
+};
 use serde_json::{Value, json};
 
 use super::stage::{Platform, bundle, packages};

@@ -4,11 +4,13 @@ use std::fmt::Debug;
 
 use cluster::{Cluster, Lease};
 use kube::{Api, Resource};
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::catalog_source::CatalogSource;
-use manifests::api::condition::{HEALTHY, INSTALLED};
-use manifests::api::crds;
-use manifests::api::platform_operator::{PlatformOperator, PlatformOperatorStatus};
+use manifests::api::{
+    bundle_instance::BundleInstance,
+    catalog_source::CatalogSource,
+    condition::{HEALTHY, INSTALLED},
+    crds,
+    platform_operator::{PlatformOperator, PlatformOperatorStatus},
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;

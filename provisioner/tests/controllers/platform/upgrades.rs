@@ -2,8 +2,7 @@
 
 use cluster::node::FATE;
 use kube::ResourceExt as _;
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::labels;
+use manifests::api::{bundle_instance::BundleInstance, labels};
 use serde_json::{Value, json};
 
 use super::{

@@ -11,9 +11,7 @@ use std::{
 use apply::health::{self, Health};
 use futures::StreamExt as _;
 use kube::runtime::watcher;
-use manifests::api::bundle_instance::BundleInstanceStatus;
-use manifests::api::condition::find;
-use manifests::api::labels;
+use manifests::api::{bundle_instance::BundleInstanceStatus, condition::find, labels};
 use tokio::task::JoinHandle;
 
 use super::*;

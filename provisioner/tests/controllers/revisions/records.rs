@@ -8,8 +8,10 @@ use kube::{
     ResourceExt,
     api::{ListParams, PostParams},
 };
-use manifests::api::bundle_instance::{RevisionState, RevisionStatus};
-use manifests::api::labels;
+use manifests::api::{
+    bundle_instance::{RevisionState, RevisionStatus},
+    labels,
+};
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::Notify, task::JoinHandle};
 

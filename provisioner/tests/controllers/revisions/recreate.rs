@@ -8,8 +8,10 @@ use kube::{
     api::{ListParams, WatchEvent, WatchParams},
     core::NamespaceResourceScope,
 };
-use manifests::api::bundle_instance::{Recreate, RevisionState, RevisionStatus, Upgrade};
-use manifests::api::labels;
+use manifests::api::{
+    bundle_instance::{Recreate, RevisionState, RevisionStatus, Upgrade},
+    labels,
+};
 
 use super::*;
 use crate::{

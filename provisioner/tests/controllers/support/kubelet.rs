@@ -12,8 +12,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
-use manifests::content::Content;
-use manifests::error::chain;
+use manifests::{content::Content, error::chain};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use unpacker::{

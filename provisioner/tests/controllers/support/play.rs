@@ -8,8 +8,10 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
     core::ApiResource,
 };
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceSpec, CrdDeletionPolicy};
-use manifests::api::labels;
+use manifests::api::{
+    bundle_instance::{BundleInstance, BundleInstanceSpec, CrdDeletionPolicy},
+    labels,
+};
 use serde_json::{Value, json};
 
 use super::{

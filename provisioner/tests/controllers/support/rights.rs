@@ -7,8 +7,7 @@ use k8s_openapi::api::{
     rbac::v1::ClusterRoleBinding,
 };
 use kube::{Api, api::PostParams};
-use manifests::api::bundle_instance::ServiceAccountRef;
-use manifests::yaml;
+use manifests::{api::bundle_instance::ServiceAccountRef, yaml};
 use serde_json::{Value, json};
 
 use super::{SYSTEM, account_object, apply, bind_role, delete, kinds};

@@ -2,11 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use apply::account::Account;
-use apply::discovery::ApiKind;
-use apply::informers::{Informers, InstanceView};
-use apply::managed_fields::Fingerprint;
-use apply::ssa::{AppliedObject, MANAGER};
+use apply::{
+    account::Account,
+    discovery::ApiKind,
+    informers::{Informers, InstanceView},
+    managed_fields::Fingerprint,
+    ssa::{AppliedObject, MANAGER},
+};
 use cluster::{Cluster, TempNamespace};
 use kube::{
     Api, Client, Config, Resource,
@@ -123,7 +125,7 @@ impl Observer {
                 hash: None,
                 uid: stored.metadata.uid.unwrap(),
                 resource_version: stored.metadata.resource_version.unwrap(),
-                fields: Fingerprint::of(&metadata, MANAGER),
+                fields: Fingerprint::from_metadata(&metadata, MANAGER),
                 forced_fields: Vec::new(),
                 scaler_fields: Vec::new(),
             },

@@ -41,7 +41,7 @@ fn secret(json: &str) -> (Source, DynamicObject) {
     (Source::PullSecret, object("pull-secret", data))
 }
 
-fn all_sources(ca: &Authority) -> Vec<(Source, DynamicObject)> {
+fn every_source(ca: &Authority) -> Vec<(Source, DynamicObject)> {
     let pem = ca.pem();
     let mirrors = |field: &str, source: &str| {
         let entries = json!([{"source": source, "mirrors": ["m.example"]}]);
@@ -68,7 +68,7 @@ fn all_sources(ca: &Authority) -> Vec<(Source, DynamicObject)> {
 #[test]
 fn cluster_configuration_is_applied() {
     let ca = Authority::new("lab");
-    let (configuration, problems) = read(all_sources(&ca));
+    let (configuration, problems) = read(every_source(&ca));
     assert_eq!(problems, [""; 0]);
     let sources = configuration.mirrors.rules().iter();
     let sources: Vec<_> = sources.map(|rule| rule.source.as_str()).collect();
@@ -86,7 +86,7 @@ fn cluster_configuration_is_applied() {
 #[test]
 fn flags_precede_the_cluster_configuration() {
     let ca = Authority::new("lab");
-    let (configuration, _) = read(all_sources(&ca));
+    let (configuration, _) = read(every_source(&ca));
     let own = "[[registry]]\nlocation = \"a.example\"\nblocked = true\n";
     let own = Mirrors::from_registries_conf(own).unwrap();
     let proxies = Proxies::of_cluster("http://mine:1", "", "");
@@ -151,7 +151,7 @@ fn unusable_configuration_is_skipped_and_reported() {
 #[test]
 fn malformed_object_does_not_affect_others() {
     let ca = Authority::new("lab");
-    let mut all = all_sources(&ca);
+    let mut all = every_source(&ca);
     let odd = object("odd", json!({"spec": {"imageDigestMirrors": "x"}}));
     all.push((Source::ImageDigestMirrorSet, odd));
     let (configuration, problems) = read(all);

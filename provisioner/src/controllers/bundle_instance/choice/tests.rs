@@ -1,5 +1,4 @@
-use manifests::api::bundle::Phase;
-use manifests::api::bundle_instance::RevisionState;
+use manifests::api::{bundle::Phase, bundle_instance::RevisionState};
 use serde_json::json;
 
 use super::*;

@@ -11,10 +11,14 @@ use kube::{
     Api, Resource, ResourceExt as _,
     api::{DeleteParams, ListParams},
 };
-use manifests::api::bundle_instance::{Inventory as Listed, InventoryKind};
-use manifests::api::labels;
-use manifests::names;
-use manifests::object::Identity;
+use manifests::{
+    api::{
+        bundle_instance::{Inventory as Listed, InventoryKind},
+        labels,
+    },
+    names,
+    object::Identity,
+};
 use serde::de::DeserializeOwned;
 use tracing::warn;
 

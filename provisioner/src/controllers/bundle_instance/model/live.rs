@@ -90,7 +90,7 @@ impl Live {
     }
 
     pub(super) fn fingerprint(&self) -> Option<Fingerprint> {
-        Fingerprint::of(&self.value()["metadata"], ssa::MANAGER)
+        Fingerprint::from_metadata(&self.value()["metadata"], ssa::MANAGER)
     }
 
     pub(super) fn hash(&self) -> Option<ObjectHash> {

@@ -1,8 +1,10 @@
 //! Repairs, prunes and the removal of the instance in the model.
 
-use apply::plan::{DefinitionPolicy, PruneStage, definition_groups};
-use apply::prune::{Decision, decide};
-use apply::ssa::PruneReport;
+use apply::{
+    plan::{DefinitionPolicy, PruneStage, definition_groups},
+    prune::{Decision, decide},
+    ssa::PruneReport,
+};
 
 use super::*;
 use crate::controllers::bundle_instance::{

@@ -1,8 +1,10 @@
 //! The bundles in the cluster, and the content that they are rendered from.
 
 use convert::bundle_info::BundleInfo;
-use manifests::api::bundle::{BundleStatus, Phase};
-use manifests::api::bundle_instance::InstalledBundle;
+use manifests::api::{
+    bundle::{BundleStatus, Phase},
+    bundle_instance::InstalledBundle,
+};
 
 use super::*;
 use crate::cluster::impersonation;

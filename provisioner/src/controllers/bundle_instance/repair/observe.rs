@@ -6,9 +6,13 @@ use std::{
 };
 
 use kube::{ResourceExt as _, core::GroupVersionKind};
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus};
-use manifests::api::inventory_format;
-use manifests::object::Identity;
+use manifests::{
+    api::{
+        bundle_instance::{BundleInstance, BundleInstanceStatus},
+        inventory_format,
+    },
+    object::Identity,
+};
 use tracing::warn;
 
 use crate::{

@@ -8,10 +8,10 @@ use apply::{
     ssa::{Applier, PruneReport},
 };
 use kube::ResourceExt as _;
-use manifests::api::bundle_instance::{
-    BundleInstance, BundleInstanceStatus, RevisionState, RevisionStatus,
+use manifests::api::{
+    bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionState, RevisionStatus},
+    revision::RevisionDetails,
 };
-use manifests::api::revision::RevisionDetails;
 use tracing::warn;
 
 use super::{policy_of_upgrades, unusable};

@@ -2,19 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apply::field_conflicts::ConflictingManager;
-use apply::informers::InstanceView;
-use apply::plan::{ApplyStep, MissingKind, Plan};
-use apply::preflight::ownership::{self, ObjectOwner};
-use apply::revision::store;
-use apply::ssa::{AppliedObject, Applier, ApplyReport};
-use kube::{Resource as _, runtime::events::EventType};
-use manifests::api::bundle_instance::{
-    BundleInstance, BundleInstanceStatus, RevisionStatus, ServiceAccountRef,
+use apply::{
+    field_conflicts::ConflictingManager,
+    informers::InstanceView,
+    plan::{ApplyStep, MissingKind, Plan},
+    preflight::ownership::{self, ObjectOwner},
+    revision::store,
+    ssa::{AppliedObject, Applier, ApplyReport},
 };
-use manifests::api::labels;
-use manifests::api::owner::InstanceOwner;
-use manifests::object::Identity;
+use kube::{Resource as _, runtime::events::EventType};
+use manifests::{
+    api::{
+        bundle_instance::{
+            BundleInstance, BundleInstanceStatus, RevisionStatus, ServiceAccountRef,
+        },
+        labels,
+        owner::InstanceOwner,
+    },
+    object::Identity,
+};
 use tracing::info;
 
 use super::{

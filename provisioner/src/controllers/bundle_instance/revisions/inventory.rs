@@ -1,14 +1,20 @@
 //! Inventory that is built from the records of the revisions, for a status that does not list all objects.
 
-use apply::inventory::{Entry, Inventory};
-use apply::managed_fields::Fingerprint;
-use apply::plan::{ApplyStep, Plan};
-use apply::preflight::ownership;
+use apply::{
+    inventory::{Entry, Inventory},
+    managed_fields::Fingerprint,
+    plan::{ApplyStep, Plan},
+    preflight::ownership,
+};
 use kube::Client;
-use manifests::api::bundle_instance::{BundleInstanceStatus, RevisionStatus};
-use manifests::api::owner::InstanceOwner;
-use manifests::api::revision::RevisionDetails;
-use manifests::object::{Identity, group_version};
+use manifests::{
+    api::{
+        bundle_instance::{BundleInstanceStatus, RevisionStatus},
+        owner::InstanceOwner,
+        revision::RevisionDetails,
+    },
+    object::{Identity, group_version},
+};
 use tracing::warn;
 
 use super::{reference, store, was_applied};

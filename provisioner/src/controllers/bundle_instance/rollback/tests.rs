@@ -1,5 +1,4 @@
-use manifests::api::bundle::Bundle;
-use manifests::api::bundle_instance::RevisionState;
+use manifests::api::{bundle::Bundle, bundle_instance::RevisionState};
 
 use super::*;
 use crate::{

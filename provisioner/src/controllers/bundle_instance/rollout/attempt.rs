@@ -10,10 +10,10 @@ use apply::{
     ssa::Applier,
 };
 use kube::ResourceExt as _;
-use manifests::api::bundle_instance::{
-    BundleInstance, BundleInstanceStatus, Cause, RevisionStatus,
+use manifests::{
+    api::bundle_instance::{BundleInstance, BundleInstanceStatus, Cause, RevisionStatus},
+    object::Identity,
 };
-use manifests::object::Identity;
 
 use super::{
     Source, Target,

@@ -1,9 +1,9 @@
 //! Key of the applied state: the content, all inputs of the rendering, and the service account. Pure; no I/O.
 
-use manifests::api::Class;
-use manifests::api::bundle::Bundle;
-use manifests::api::bundle_instance::BundleInstanceSpec;
-use manifests::version::KubeVersion;
+use manifests::{
+    api::{Class, bundle::Bundle, bundle_instance::BundleInstanceSpec},
+    version::KubeVersion,
+};
 use serde_json::json;
 use unpacker::Digest;
 

@@ -1,9 +1,11 @@
 //! The installed objects as the status records them. Pure; no I/O.
 
 use kube::ResourceExt as _;
-use manifests::api::bundle::Bundle;
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus};
-use manifests::api::condition::{self, reason};
+use manifests::api::{
+    bundle::Bundle,
+    bundle_instance::{BundleInstance, BundleInstanceStatus},
+    condition::{self, reason},
+};
 
 use super::Target;
 use crate::controllers::bundle_instance::{outcome::CompletedRollout, revisions};

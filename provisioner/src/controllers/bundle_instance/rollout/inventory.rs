@@ -6,8 +6,10 @@ use apply::{
     ssa::{ApplyReport, PruneReport},
 };
 use kube::ResourceExt as _;
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus};
-use manifests::object::group_version;
+use manifests::{
+    api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus},
+    object::group_version,
+};
 
 use super::{Target, attempt::failure_for};
 use crate::controllers::bundle_instance::{

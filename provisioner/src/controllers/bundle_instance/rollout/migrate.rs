@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use kube::ResourceExt as _;
-use manifests::api::bundle::Bundle;
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, Cause, RevisionState};
-use manifests::api::owner::InstanceOwner;
+use manifests::api::{
+    bundle::Bundle,
+    bundle_instance::{BundleInstance, BundleInstanceStatus, Cause, RevisionState},
+    owner::InstanceOwner,
+};
 use tracing::warn;
 
 use super::{

@@ -11,9 +11,14 @@ use apply::{
 use convert::bundle_info::BundleInfo;
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, ResourceExt as _, core::GroupVersionKind};
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, Cause};
-use manifests::api::{bundle_identity, labels};
-use manifests::object::{Identity, Object, text};
+use manifests::{
+    api::{
+        bundle_identity,
+        bundle_instance::{BundleInstance, BundleInstanceStatus, Cause},
+        labels,
+    },
+    object::{Identity, Object, text},
+};
 
 use super::{
     Source, Target,

@@ -4,8 +4,10 @@ use apply::{
     plan::{InstanceOwner, Plan, PruneCandidate},
     ssa::PruneReport,
 };
-use manifests::api::bundle_instance::BundleInstanceStatus;
-use manifests::object::{Identity, Object, text, truncate};
+use manifests::{
+    api::bundle_instance::BundleInstanceStatus,
+    object::{Identity, Object, text, truncate},
+};
 
 use super::render::Rendered;
 use crate::controllers::bundle_instance::{revisions, state::InstanceContext};

@@ -17,10 +17,14 @@ use apply::{
     ssa::{self, Applier, ApplyReport, Immutable, JobState, Permission, Preview},
 };
 use kube::{Resource as _, runtime::events::EventType};
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceSpec, Recreate};
-use manifests::api::labels;
-use manifests::api::owner::InstanceOwner;
-use manifests::object::{Identity, Object, get_path};
+use manifests::{
+    api::{
+        bundle_instance::{BundleInstance, BundleInstanceSpec, Recreate},
+        labels,
+        owner::InstanceOwner,
+    },
+    object::{Identity, Object, get_path},
+};
 use tracing::info;
 
 use super::message::{describe_rejections, retry_class};

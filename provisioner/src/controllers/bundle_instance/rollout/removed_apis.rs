@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use convert::removed_apis;
 use kube::ResourceExt as _;
-use manifests::api::bundle_instance::{
-    BundleInstance, BundleInstanceStatus, RemovedApi, RevisionStatus,
+use manifests::{
+    api::bundle_instance::{BundleInstance, BundleInstanceStatus, RemovedApi, RevisionStatus},
+    object::{Object, truncate},
+    version::KubeVersion,
 };
-use manifests::object::{Object, truncate};
-use manifests::version::KubeVersion;
 use tokio::task::spawn_blocking;
 use tracing::debug;
 

@@ -1,19 +1,22 @@
 //! Renders the stored content of a Bundle into objects for this cluster.
 
 use apply::revision::{self, Revision};
-use convert::bundle_info::BundleInfo;
-use convert::deployment_config::DeploymentConfig;
-use convert::{Class as Format, Options};
-use kube::ResourceExt as _;
-use manifests::api::bundle::Bundle;
-use manifests::api::bundle_instance::{
-    BundleInstance, InstalledBundle, RemovedApi, ServiceAccountRef,
+use convert::{
+    Class as Format, Options, bundle_info::BundleInfo, deployment_config::DeploymentConfig,
 };
-use manifests::api::revision::RevisionDetails;
-use manifests::api::{Class, labels};
-use manifests::error::chain;
-use manifests::object::Object;
-use manifests::openshift::{MaxOpenShiftVersion, Spelling};
+use kube::ResourceExt as _;
+use manifests::{
+    api::{
+        Class,
+        bundle::Bundle,
+        bundle_instance::{BundleInstance, InstalledBundle, RemovedApi, ServiceAccountRef},
+        labels,
+        revision::RevisionDetails,
+    },
+    error::chain,
+    object::Object,
+    openshift::{MaxOpenShiftVersion, Spelling},
+};
 
 use super::removed_apis;
 use crate::{

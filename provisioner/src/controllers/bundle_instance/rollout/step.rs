@@ -11,9 +11,13 @@ use apply::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, ResourceExt as _};
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus};
-use manifests::api::owner::InstanceOwner;
-use manifests::object::Identity;
+use manifests::{
+    api::{
+        bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus},
+        owner::InstanceOwner,
+    },
+    object::Identity,
+};
 
 use super::{
     Source, Target,

@@ -6,8 +6,10 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use manifests::api::bundle_instance::{BundleInstanceStatus, Cause, RevisionState};
-use manifests::api::condition::{self, reason};
+use manifests::api::{
+    bundle_instance::{BundleInstanceStatus, Cause, RevisionState},
+    condition::{self, reason},
+};
 
 use super::{MAX_PLATFORM_ROLLOUTS, MAX_UNHEALTHY, queue::Line};
 

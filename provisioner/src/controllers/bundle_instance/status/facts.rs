@@ -1,7 +1,9 @@
 //! Facts from an outcome that the condition Ready depends on in addition to the other conditions. Pure; no I/O.
 
-use manifests::api::bundle_instance::BundleInstanceStatus;
-use manifests::api::bundle_instance::ready::{Declaration, Facts, Objects, Remedy};
+use manifests::api::bundle_instance::{
+    BundleInstanceStatus,
+    ready::{Declaration, Facts, Objects, Remedy},
+};
 
 use crate::controllers::bundle_instance::outcome::{
     HealthState, Outcome, RolloutState, TemplateState,

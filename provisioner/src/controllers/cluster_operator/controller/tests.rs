@@ -4,10 +4,14 @@ mod olm;
 
 use std::sync::Arc;
 
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::config::{ClusterOperator, ClusterOperatorSpec, ClusterOperatorStatus};
-use manifests::api::platform_operator::PlatformOperator;
-use manifests::openshift::{ClusterRelease, Release};
+use manifests::{
+    api::{
+        bundle_instance::BundleInstance,
+        config::{ClusterOperator, ClusterOperatorSpec, ClusterOperatorStatus},
+        platform_operator::PlatformOperator,
+    },
+    openshift::{ClusterRelease, Release},
+};
 use serde_json::{Value, json};
 
 use crate::controllers::{

@@ -5,14 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::api::condition::{self, reason as below};
-use manifests::api::config::ObjectReference;
-use manifests::api::limits;
-use manifests::api::platform_operator::PlatformOperator;
-use manifests::api::platform_operator::reason::INSTALL_PENDING;
-use manifests::api::platform_status::OperatorDetails;
-use manifests::object::truncate;
+use manifests::{
+    api::{
+        bundle_instance::BundleInstance,
+        condition::{self, reason as below},
+        config::ObjectReference,
+        limits,
+        platform_operator::{PlatformOperator, reason::INSTALL_PENDING},
+        platform_status::OperatorDetails,
+    },
+    object::truncate,
+};
 
 use super::{DEGRADED_AFTER, Input, conditions::whole_seconds, time};
 

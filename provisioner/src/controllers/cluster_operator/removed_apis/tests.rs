@@ -1,8 +1,9 @@
 use catalog::choose::{CatalogAnswer, Offer};
 use convert::removed_apis::request_counts::RequestCount;
-use manifests::api::bundle_instance::RemovedApi;
-use manifests::api::labels;
-use manifests::openshift::Release;
+use manifests::{
+    api::{bundle_instance::RemovedApi, labels},
+    openshift::Release,
+};
 use serde_json::{Value, json};
 
 use super::{uses::removed, *};

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 
 use convert::removed_apis::request_counts::ApiCalls;
-use manifests::api::bundle_instance::{
-    BundleInstance, BundleInstanceStatus, InventoryKind, RemovedApi,
+use manifests::{
+    api::{
+        bundle_instance::{BundleInstance, BundleInstanceStatus, InventoryKind, RemovedApi},
+        inventory_format,
+    },
+    version::KubeVersion,
 };
-use manifests::api::inventory_format;
-use manifests::version::KubeVersion;
 
 /// Maximum number of messages about one instance.
 const MAX_MESSAGES: usize = RemovedApi::MAX;

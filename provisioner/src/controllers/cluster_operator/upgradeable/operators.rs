@@ -4,9 +4,13 @@ use convert::olm;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 pub use manifests::api::bundle_identity::{Identity, identity, key};
-use manifests::api::bundle_instance::{BundleInstance, Constraint, RevisionStatus};
-use manifests::api::operator_condition::OperatorCondition;
-use manifests::openshift::{INSTALLED_PROPERTIES_ANNOTATION, Release, maximum};
+use manifests::{
+    api::{
+        bundle_instance::{BundleInstance, Constraint, RevisionStatus},
+        operator_condition::OperatorCondition,
+    },
+    openshift::{INSTALLED_PROPERTIES_ANNOTATION, Release, maximum},
+};
 
 use super::{InstalledOperator, UpgradeRemedy, olm::Reading};
 use crate::{

@@ -10,8 +10,7 @@ use catalog::{
     choose::CatalogAnswer,
     model::{Channel, Entry, Package},
 };
-use manifests::api::bundle_instance::BundleInstance;
-use manifests::version::parse_strict;
+use manifests::{api::bundle_instance::BundleInstance, version::parse_strict};
 use serde_json::{Value, json};
 
 use super::*;

@@ -8,14 +8,18 @@ use catalog::{
     choose::{self, Choice, Decision, Installed, Offer, Outcome, Request},
     model::{PLAIN_V0, REGISTRY_V1, Release as Packed},
 };
-use manifests::api::bundle_instance::{Constraint, Override};
-use manifests::api::limits;
-use manifests::api::platform_operator::{
-    ApprovedMinors, ChosenBundle, NextBundle, RightsApproval, UpgradeApproval, reason,
+use manifests::{
+    api::{
+        bundle_instance::{Constraint, Override},
+        limits,
+        platform_operator::{
+            ApprovedMinors, ChosenBundle, NextBundle, RightsApproval, UpgradeApproval, reason,
+        },
+    },
+    openshift::Release,
+    version::{self, Version},
+    version_range::Range,
 };
-use manifests::openshift::Release;
-use manifests::version::{self, Version};
-use manifests::version_range::Range;
 
 use super::{ClusterReleases, Input, InstanceAction, OperatorPlan};
 use crate::controllers::platform_operator::{

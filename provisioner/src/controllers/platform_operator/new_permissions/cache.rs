@@ -5,9 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use manifests::api::Class;
-use manifests::api::platform_operator::NewRights;
-use manifests::version::KubeVersion;
+use manifests::{
+    api::{Class, platform_operator::NewRights},
+    version::KubeVersion,
+};
 use parking_lot::Mutex;
 
 use crate::controllers::backoff;

@@ -1,6 +1,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use manifests::api::Class;
-use manifests::api::platform_operator::{ApprovedMinors, NewRights, NextBundle};
+use manifests::api::{
+    Class,
+    platform_operator::{ApprovedMinors, NewRights, NextBundle},
+};
 use serde_json::{Value, json};
 
 use super::*;

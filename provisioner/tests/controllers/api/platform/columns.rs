@@ -1,7 +1,9 @@
 //! The columns of each kind, with statuses that the API server stores as they are written.
 
-use manifests::api::platform_operator::{PlatformOperator, PlatformOperatorStatus};
-use manifests::api::platform_status::PlatformStatus;
+use manifests::api::{
+    platform_operator::{PlatformOperator, PlatformOperatorStatus},
+    platform_status::PlatformStatus,
+};
 use provisioner::controllers::cluster_operator::{
     model::{self, Input},
     upgradeable,

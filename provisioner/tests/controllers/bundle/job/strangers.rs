@@ -4,8 +4,10 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use reqwest::StatusCode;
 use serde_json::Value;
-use unpacker::Digest;
-use unpacker::transfer::{BODY_DIGEST, CONTENT_DIGEST, CONTENT_SIZE, DeclaredUpload};
+use unpacker::{
+    Digest,
+    transfer::{BODY_DIGEST, CONTENT_DIGEST, CONTENT_SIZE, DeclaredUpload},
+};
 
 use super::*;
 use crate::content::site::visit;

@@ -4,10 +4,11 @@ use catalog::{
     choose::{self, ChannelScope, Choice, Installed, Offer, Request, RequiredUpgrade},
     model::Release as Packed,
 };
-use manifests::api::bundle_instance::Constraint;
-use manifests::api::platform_operator::NewRights;
-use manifests::openshift::{MaxOpenShiftVersion, Release, maximum};
-use manifests::version::Version;
+use manifests::{
+    api::{bundle_instance::Constraint, platform_operator::NewRights},
+    openshift::{MaxOpenShiftVersion, Release, maximum},
+    version::Version,
+};
 
 use super::{super::CheckedPermissions, UpgradeChooser};
 use crate::controllers::platform_operator::{

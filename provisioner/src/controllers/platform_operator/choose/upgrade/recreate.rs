@@ -8,10 +8,14 @@ use catalog::{
     choose::{self, CatalogAnswer, Choice, Decision, Offer, Outcome},
     model::{Package, Release as Packed},
 };
-use manifests::api::platform_operator::{ChosenBundle, NextBundle, reason};
-use manifests::api::{labels, limits};
-use manifests::version;
-use manifests::version_range::Range;
+use manifests::{
+    api::{
+        labels, limits,
+        platform_operator::{ChosenBundle, NextBundle, reason},
+    },
+    version,
+    version_range::Range,
+};
 
 use super::{
     super::{InstanceAction, OperatorPlan},

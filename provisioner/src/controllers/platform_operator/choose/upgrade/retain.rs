@@ -4,8 +4,10 @@ use catalog::{
     choose::{self, CatalogAnswer, Decision},
     model::{PLAIN_V0, Package, REGISTRY_V1},
 };
-use manifests::api::platform_operator::{ChosenBundle, RightsApproval, reason};
-use manifests::openshift::MaxOpenShiftVersion;
+use manifests::{
+    api::platform_operator::{ChosenBundle, RightsApproval, reason},
+    openshift::MaxOpenShiftVersion,
+};
 
 use super::{
     super::{OperatorPlan, retain_or_refuse},
