@@ -72,8 +72,8 @@ elif [ "$RUKPAK_E2E" = olm ]; then
 	run olm::switch::
 else
 	# What the whole cluster notices comes after that, and what removes the product last.
-	run --skip olm:: --skip alone:: --skip removal::
-	run alone::
+	run --skip olm:: --skip exclusive:: --skip removal::
+	run exclusive::
 	run removal::
 fi
 exit "$status"

@@ -7,4 +7,4 @@ cd "$(dirname "$0")/.."
 
 tests/cluster/build.sh >/dev/null
 . tests/lint.sh
-${CARGO:-cargo} test --locked --workspace --test storm -- --nocapture --test-threads=1
+${CARGO:-cargo} test --locked --workspace --test chaos -- --nocapture --test-threads=1

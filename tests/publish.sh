@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fills the registry that a node pulls from (tests/cluster/src/worker.rs) with the image of the provisioner, those of the
+# Fills the registry that a node pulls from (tests/cluster/src/node.rs) with the image of the provisioner, those of the
 # example's operator, and those of OLM where it is to run. Runs on the node's machine, with the programs of its
 # pods in PATH.
 set -euo pipefail

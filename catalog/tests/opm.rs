@@ -31,7 +31,7 @@ mod opm {
     mod bundles;
     mod catalogs;
     mod databases;
-    pub(crate) mod reason;
+    pub(crate) mod error_text;
     mod templates;
     mod validation;
 }
@@ -42,7 +42,7 @@ use catalog::{
     Limits, Source,
     render::{BundleImageRef, Error, Format, Level, Render, Rendered, Template},
 };
-use opm::reason::Reason;
+use opm::error_text::Reason;
 use tempfile::TempDir;
 
 /// A directory with files, removed on drop.

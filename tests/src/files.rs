@@ -8,10 +8,8 @@ use std::{
 use bytes::Bytes;
 use hyper::{Method, Request, Response, StatusCode};
 
-use crate::{
-    Authority, User,
-    site::{Site, header, plain, unauthorized},
-};
+use crate::http_server::{Site, header, plain, unauthorized};
+use crate::{Authority, User};
 
 /// The response for a missing file.
 const NOT_FOUND: &str = "the archive of this department has no such file";

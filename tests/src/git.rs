@@ -10,10 +10,8 @@ use hyper::{Request, Response, StatusCode};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 
-use crate::{
-    Authority, User,
-    site::{Site, header, plain, unauthorized},
-};
+use crate::http_server::{Site, header, plain, unauthorized};
+use crate::{Authority, User};
 
 /// A bare repository in a directory of repositories, created by git. Equal content results in equal commits.
 #[derive(Debug)]

@@ -33,43 +33,43 @@ use std::{
 
 use flate2::{Compression, write::GzEncoder};
 
-mod authority;
 mod buildah;
+mod ca;
 mod command;
 mod corpus;
 mod database;
 mod files;
 pub mod fuzz;
 mod git;
+mod http_server;
 mod opm;
 mod process;
 mod provisioner;
 mod proxy;
 mod registry;
 mod script;
-mod site;
 mod ssh;
 pub mod table;
-mod tokens;
+mod token_server;
 mod transcript;
 
-pub use authority::Authority;
 pub use buildah::Buildah;
+pub use ca::Authority;
 pub use command::{Args, Out, Run};
 pub use corpus::{Case, Corpus, corpus};
 pub use database::{DATABASE_LABEL, DATABASE_TABLES};
 pub use files::FileServer;
 pub use git::{GitServer, Repository};
+pub use http_server::Site;
 pub use opm::{opm, opm_command};
 pub use process::program;
 pub use provisioner::Provisioner;
 pub use proxy::HttpProxy;
 pub use registry::{Auth, Registry, docker_config};
 pub use script::{Answer, Port, Received, Script, ScriptedServer, counted};
-pub use site::Site;
 pub use ssh::Sshd;
 pub use table::{Cell, Values};
-pub use tokens::{Grant, TokenServer};
+pub use token_server::{Grant, TokenServer};
 pub use transcript::{Names, Page, Step, root};
 
 /// Returns the address that all servers listen on: `CLUSTER_ADDRESS`, which pods of a node can reach, or else `127.0.0.1`.

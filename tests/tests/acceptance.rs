@@ -13,7 +13,7 @@ mod acceptance {
     mod cluster;
     mod corpus;
     mod documents;
-    mod meaning;
     mod messages;
     mod parity;
+    mod semantic_diff;
 }

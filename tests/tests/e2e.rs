@@ -9,21 +9,21 @@
 )]
 
 mod e2e {
-    mod alone;
     mod bundle;
     mod catalogs;
     mod commands;
     mod day_0;
     mod documents;
+    mod environment;
+    mod exclusive;
+    mod host;
     mod install;
     mod job;
     mod lifecycle;
-    mod machine;
     mod olm;
     mod platform;
     mod removal;
     mod restart;
     mod sources;
     mod wait;
-    mod world;
 }

@@ -10,11 +10,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
+use crate::hostile_servers::connect;
 pub(crate) use crate::testing::chained;
-use crate::{
-    suspicion::connect,
-    testing::{self, channel, list, object},
-};
+use crate::testing::{self, channel, list, object};
 
 /// Two channels, skips, a deprecation of each kind, metadata instead of manifests, a custom schema.
 pub(crate) fn anchor() -> Vec<Value> {

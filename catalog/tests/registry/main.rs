@@ -15,12 +15,12 @@ mod testing;
 
 mod calls;
 mod dynamic;
+mod fetch_packages;
 mod fixture;
+mod hostile_servers;
 mod opm;
 mod protocol;
-mod reading;
 mod real;
 mod rpcs;
 mod service;
 mod stores;
-mod suspicion;

@@ -18,11 +18,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::Status;
 
-use crate::{
-    dynamic::Dynamic,
-    fixture::{Served, anchor, both, bundle, buoy, chained, dir},
-    suspicion::connect,
-};
+use crate::dynamic::Dynamic;
+use crate::fixture::{Served, anchor, both, bundle, buoy, chained, dir};
+use crate::hostile_servers::connect;
 
 /// `opm serve`, killed on drop.
 struct Opm {

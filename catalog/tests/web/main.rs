@@ -16,8 +16,8 @@ extern crate tests;
 mod testing;
 
 mod answers;
-mod folder;
 mod readers;
+mod storage;
 
 use std::{fs, net::SocketAddr};
 

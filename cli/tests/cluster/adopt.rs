@@ -4,7 +4,7 @@ use kube::api::{Patch, PatchParams};
 use manifests::api::labels;
 use serde_json::{Value, json};
 
-use crate::world::{Rukpak as _, eventually, plain, text, unique, world};
+use crate::environment::{Rukpak as _, eventually, plain, text, unique, world};
 
 // parity: rukpak-43
 #[tokio::test(flavor = "multi_thread")]

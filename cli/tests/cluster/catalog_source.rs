@@ -8,7 +8,7 @@ use kube::{Client, Error};
 use manifests::api::{catalog_source::convert::Version, crds};
 use serde_json::{Value, json};
 
-use crate::world::{Run, apply, bare, binary};
+use crate::environment::{Run, apply, bare, binary};
 
 /// Creates the CRD of CatalogSources with both versions. No object is stored, so none is converted.
 async fn define(cluster: &Cluster) {

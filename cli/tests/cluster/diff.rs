@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{Rukpak as _, plain, text, unique, world};
+use crate::environment::{Rukpak as _, plain, text, unique, world};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_and_fields_are_compared() {

@@ -10,10 +10,8 @@ use serde_json::json;
 use tempfile::{NamedTempFile, TempDir};
 use tests::{Names, Page, Provisioner, Registry, root, write_program};
 
-use crate::{
-    upgrade,
-    world::{apply, binary, provisioner_account},
-};
+use crate::environment::{apply, binary, provisioner_account};
+use crate::upgrade;
 
 /// End of a rule in the manifest of the operator.
 const SECRETS: &str = "          - secrets\n          verbs:\n          - get\n";

@@ -11,7 +11,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::world::{
+use crate::environment::{
     Rukpak as _, World, binary, interrupt_when_listening, plain, text, unique, world,
 };
 

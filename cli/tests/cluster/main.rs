@@ -11,16 +11,16 @@
     reason = "a test that fails says so by panicking"
 )]
 
-mod access;
 mod adopt;
 mod catalog_source;
 mod diff;
 mod docs;
+mod environment;
 mod install;
 mod migrate;
+mod permissions;
 mod render;
 mod revisions;
 mod run;
 mod uninstall;
 mod upgrade;
-mod world;

@@ -1,6 +1,6 @@
 //! `rukpak catalogsource migrate`.
 
-mod killed;
+mod interrupted;
 
 use cluster::Cluster;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -11,7 +11,7 @@ use kube::{
 use manifests::api::{catalog_source::CatalogSource, crds};
 use serde_json::{Value, json};
 
-use crate::world::{Rukpak as _, apply, bare};
+use crate::environment::{Rukpak as _, apply, bare};
 
 const NAME: &str = "catalogsources.operators.coreos.com";
 
@@ -62,7 +62,7 @@ async fn stored_sources_are_corrected_despite_killed_runs() {
     tests::assert_runs! { cluster;
         "catalogsource migrate" => 1, "", "the cluster does not serve CatalogSources";
     }
-    killed::each_run_is_completed_by_the_next_one(&cluster).await;
+    interrupted::each_run_is_completed_by_the_next_one(&cluster).await;
     unused_fields_are_deleted_only_with_the_rukpak_crd(&cluster).await;
 }
 

@@ -17,10 +17,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tests::{Args as _, Buildah, Registry};
 
-use crate::{
-    upgrade::{become_openshift, define, define_olm, module},
-    world::{Run, apply, bare, binary, eventually, namespace},
-};
+use crate::environment::{Run, apply, bare, binary, eventually, namespace};
+use crate::upgrade::{become_openshift, define, define_olm, module};
 
 /// A catalog in a registry, and the manifests that are rendered from it.
 struct Installer {

@@ -22,7 +22,7 @@ use manifests::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{Rukpak as _, Run, apply, bare, eventually, namespace, objects};
+use crate::environment::{Rukpak as _, Run, apply, bare, eventually, namespace, objects};
 
 const SYSTEM_NAMESPACE: &str = "rukpak-system";
 const DIGEST: &str = "sha256:0123456789abcdef";

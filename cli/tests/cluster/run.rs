@@ -4,11 +4,11 @@
 //! `e2e/olm` covers the same stories with OLM on a real node.
 
 mod failures;
-mod line;
 mod olm;
-mod refusals;
-mod scene;
+mod preexisting;
+mod rejections;
 mod secrets;
+mod support;
 
 use k8s_openapi::{
     api::core::v1::ConfigMap,
@@ -19,8 +19,8 @@ use manifests::api::bundle_instance::BundleInstance;
 use serde_json::{Value, json};
 use tests::DATABASE_LABEL;
 
-use self::scene::Operator;
-use crate::world::{Rukpak as _, World, crd, eventually, unique, world};
+use self::support::Operator;
+use crate::environment::{Rukpak as _, World, crd, eventually, unique, world};
 
 const INJECTED: &str = "operators.operatorframework.io/injected-bundles";
 const INDEX: &str = "operators.operatorframework.io/index-image";

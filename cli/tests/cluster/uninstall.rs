@@ -5,7 +5,7 @@ use std::fs;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::world::{Rukpak as _, World, crd, plain, text, unique, world};
+use crate::environment::{Rukpak as _, World, crd, plain, text, unique, world};
 
 // parity: rukpak-41
 #[tokio::test(flavor = "multi_thread")]

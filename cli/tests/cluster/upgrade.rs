@@ -1,18 +1,18 @@
 //! `rukpak upgrade-check`.
 
 mod olm;
-mod rights;
-mod scene;
+mod permissions;
+mod support;
 
 use cluster::{Cluster, Lease};
 use manifests::api::crds;
 use serde_json::{Value, json};
 
-use self::scene::{DIGEST, instance};
-pub(crate) use self::scene::{
+use self::support::{DIGEST, instance};
+pub(crate) use self::support::{
     become_openshift, catalog, channel, count, define, define_olm, module, package, put,
 };
-use crate::world::{Rukpak as _, apply, bare, objects, text};
+use crate::environment::{Rukpak as _, apply, bare, objects, text};
 
 /// Takes a control plane with the CRDs of rukpak.
 async fn with_rukpak() -> Lease {

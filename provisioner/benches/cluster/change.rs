@@ -19,12 +19,10 @@ use kube::{
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use crate::{
-    bundles::{self, Class},
-    calls::Calls,
-    contender::Contender,
-    place::{Place, is_healthy},
-};
+use crate::api_requests::Calls;
+use crate::bundles::{self, Class};
+use crate::environment::{Place, is_healthy};
+use crate::subject::Contender;
 
 const NAMESPACE: &str = "many";
 /// The number of objects of an instance. A change changes all of them.

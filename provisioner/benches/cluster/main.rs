@@ -16,25 +16,27 @@
     reason = "a bench fails by panicking"
 )]
 
+mod api_requests;
 mod bundles;
-mod calls;
 mod change;
-mod contender;
-mod place;
+mod environment;
 mod process;
 mod repair;
 mod scale;
+mod subject;
 mod table;
-mod verdicts;
+mod timeline;
 
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use self::{
-    bundles::Class, calls::Calls, contender::Contender, place::Place, process::Memory,
-    repair::Repairs,
-};
+use self::api_requests::Calls;
+use self::bundles::Class;
+use self::environment::Place;
+use self::process::Memory;
+use self::repair::Repairs;
+use self::subject::Contender;
 
 /// The number of small bundles that are installed, one after the other.
 const SMALL: usize = 9;
@@ -78,7 +80,7 @@ async fn main() {
     let is_requested = |part: &str| !any || arguments.iter().any(|word| word == part);
     let alone = arguments.iter().any(|word| word == "ours");
     if !alone {
-        contender::peers();
+        subject::peers();
     }
     let load = load();
     let start = Instant::now();
@@ -183,7 +185,7 @@ async fn fifty(place: &Place) -> Fifty {
     let all = place.verdicts.settled(before + bundles.len(), QUIET).await;
     let timed: Vec<_> = bundles.iter().map(|one| (one, &all[&one.name])).collect();
     let last = timed.iter().max_by_key(|(_, timed)| timed.at).unwrap().1;
-    let after = |(_, timed): &(_, &verdicts::TimedVerdict)| (timed.at - start).as_secs_f64();
+    let after = |(_, timed): &(_, &timeline::TimedVerdict)| (timed.at - start).as_secs_f64();
     let mut seconds: Vec<f64> = timed.iter().map(after).collect();
     seconds.sort_by(f64::total_cmp);
     eprintln!("verdicts after {seconds:.1?} s");

@@ -15,10 +15,8 @@ use tokio::{
     time::{sleep, timeout_at},
 };
 
-use crate::{
-    bundles::{self, Class},
-    place::Place,
-};
+use crate::bundles::{self, Class};
+use crate::environment::Place;
 
 const NAMESPACE: &str = "repaired";
 const BUNDLES: usize = 5;

@@ -5,13 +5,11 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt as _, stream};
 use tokio::time::sleep;
 
-use crate::{
-    bundles::{self, Class},
-    calls::Calls,
-    contender::Contender,
-    place::{Place, Recorded},
-    process::Memory,
-};
+use crate::api_requests::Calls;
+use crate::bundles::{self, Class};
+use crate::environment::{Place, Recorded};
+use crate::process::Memory;
+use crate::subject::Contender;
 
 const NAMESPACE: &str = "thousand";
 /// The numbers of instances after which the time is taken.

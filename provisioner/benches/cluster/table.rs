@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use crate::{
-    Figures, calls::Calls, change::Change, process::Memory, repair::Repairs, scale::Scale,
-};
+use crate::Figures;
+use crate::api_requests::Calls;
+use crate::change::Change;
+use crate::process::Memory;
+use crate::repair::Repairs;
+use crate::scale::Scale;
 
 pub(crate) fn print(all: &[Figures], scale: Option<&Scale>, changes: &[Change], load: &[String]) {
     let load = load.join(" and ");

@@ -3,9 +3,9 @@
 
 mod admission;
 mod install;
+mod install_targets;
 mod platform;
 mod stored;
-mod targets;
 mod validation;
 
 use std::{path::PathBuf, process::Stdio};

@@ -1,15 +1,15 @@
 //! Bundles: rows B and G of the acceptance list, and faults of the content store and of bundle sources.
 
 mod access;
+mod content_store;
+mod download;
+mod flags;
 mod irregular;
 mod job;
 mod lost;
 mod memory;
 mod recreated;
-mod refusals;
-mod served;
-mod settings;
-mod store;
+mod rejections;
 
 use std::path::Path;
 

@@ -1,16 +1,16 @@
 //! Catalogs: from images in a real registry, from real servers, from OLM, and catalogs that are created and deleted.
 
+pub(crate) mod api_errors;
 mod config_maps;
-pub(crate) mod denied;
+pub(crate) mod external_servers;
+mod forbidden_namespaces;
 pub(crate) mod images;
+mod olm_takeover;
 mod pods;
-mod refused;
-mod rival;
-pub(crate) mod served;
 mod serving;
 mod status;
 mod templates;
-mod unread;
+mod unreadable_sources;
 
 use std::{path::Path, sync::Arc};
 

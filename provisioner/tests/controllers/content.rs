@@ -2,8 +2,8 @@
 //! no garbage collector runs.
 
 mod bundles;
-mod kept;
 mod permissions;
-pub(crate) mod site;
+pub(crate) mod support;
 mod tls;
+mod upload_storage;
 mod uploads;

@@ -1,7 +1,7 @@
 //! CatalogSources of two versions, with the project's CRD of both, and the webhook that converts them.
 
-mod stalled;
-mod stored;
+mod slow_requests;
+mod stored_objects;
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -110,7 +110,7 @@ async fn catalog_sources_have_two_versions_and_store_the_old_one() {
     let cluster = with_controllers().await;
     let client = cluster.client().unwrap();
     let base = file(&format!("optional/{DEFINITION}.yaml")).remove(0);
-    stored::no_source(&cluster, &base).await;
+    stored_objects::no_source(&cluster, &base).await;
 
     // Objects that were stored before.
     let (old, new) = (sources(&client, "v1alpha1"), sources(&client, "v1"));
@@ -152,12 +152,12 @@ async fn catalog_sources_have_two_versions_and_store_the_old_one() {
     let object = old.get("after").await.unwrap();
     assert_eq!(object.data["spec"]["image"], "quay.io/example/catalog:v2");
     assert_eq!(list(&new).await.len(), 3);
-    stored::deep_options_are_converted(&cluster, webhook.address).await;
+    stored_objects::deep_options_are_converted(&cluster, webhook.address).await;
 
     contradictions_are_refused(&new).await;
-    stored::nesting_is_bounded(&new).await;
+    stored_objects::nesting_is_bounded(&new).await;
 
-    stored::is_written_in_v1(&client).await;
+    stored_objects::is_written_in_v1(&client).await;
 
     let webhook = comes_and_goes(webhook, &client, &crds).await;
     believes_the_next(&client, &crds).await;

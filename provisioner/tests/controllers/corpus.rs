@@ -1,7 +1,7 @@
 //! Real bundles, through BundleInstances, on plain Kubernetes: installed one by one or rejected with every reason, and
 //! removed without a trace when they are deleted. On a separate cluster, because all its objects are compared.
 
-mod everything;
+mod snapshot;
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -18,7 +18,7 @@ use manifests::{
 };
 use tests::{Case, Corpus, Registry, corpus};
 
-use self::everything::Everything;
+use self::snapshot::Everything;
 use crate::support::{self, Options, Provisioner, condition, eventually, has, image, wait_deleted};
 
 /// A cluster, a registry, and a provisioner, for the corpus alone.

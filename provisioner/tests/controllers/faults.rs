@@ -8,14 +8,14 @@
 //! ```
 
 mod admission;
-mod away;
-mod expired;
-mod hook;
+mod apiserver_outage;
+mod contention;
+mod cut_connections;
+mod expired_watch;
 mod kills;
-mod line;
-mod rivals;
 mod sources;
-pub(crate) mod stage;
+pub(crate) mod support;
+mod webhook;
 
 /// Number of kills with a content store that is kept; `make faults` has more.
 const KILLS_WITH_CONTENT: u64 = 3;

@@ -17,10 +17,8 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    support::{delete, eventually, merge_status, unique},
-    watches::observer::{self, Object, Observer, kind_of},
-};
+use crate::informers::observer::{self, Object, Observer, kind_of};
+use crate::support::{delete, eventually, merge_status, unique};
 
 fn workload(kind: &str, extra: &Value) -> Value {
     let mut spec = json!({

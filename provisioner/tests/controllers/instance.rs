@@ -1,21 +1,21 @@
 //! BundleInstances, from installation to uninstall. Test names begin with the row of docs/parity.md that they cover.
 
 mod account;
+mod bundle_info;
 mod drift;
-mod facts;
 mod health;
 mod hostile;
 mod install;
-mod keep;
 mod large;
 mod limits;
-mod optional;
+mod optional_apis;
 mod ownership;
 mod policies;
-mod removal;
+mod repair_during_upgrade;
 mod rollback;
 mod squatting;
 mod terminating;
+mod uninstall;
 
 use std::{collections::BTreeMap, fmt::Debug};
 

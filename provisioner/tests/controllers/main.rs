@@ -9,25 +9,25 @@
     reason = "what goes wrong fails the test by panicking"
 )]
 
-mod aggregator;
 mod api;
 mod apply;
 mod bundle;
 mod catalogs;
+mod cluster_operator;
 mod content;
 mod conversion;
 mod corpus;
-mod definitions;
+mod crd_upgrades;
+mod discovery;
 mod faults;
 mod health;
+mod informers;
 mod instance;
-mod kinds;
 mod openshift;
 mod platform;
 mod preflight;
 mod process;
-mod pulling;
+mod pull_config;
 mod revisions;
 mod support;
 mod upgrade;
-mod watches;

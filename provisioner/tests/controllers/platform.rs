@@ -2,13 +2,13 @@
 //!
 //! ClusterOperators that report them are tested with `provisioner::controllers::cluster_operator::model` and in `openshift`.
 
+mod backoff;
+mod bootstrap;
 mod catalogs;
 mod choices;
 mod conflicts;
-mod day0;
 mod kubernetes;
 mod openshift;
-mod pauses;
-mod rights;
-pub(crate) mod stage;
+mod permissions;
+pub(crate) mod support;
 mod upgrades;

@@ -1,6 +1,6 @@
 //! Preflight checks report all problems together.
 
-mod rights;
+mod permissions;
 
 use std::collections::BTreeSet;
 

@@ -16,16 +16,16 @@
 )]
 
 mod bundles;
-mod child;
+mod faulty_apiserver;
 mod kinds;
 pub(crate) mod kubelet;
-mod line;
 mod objects;
+mod permissions;
 mod planes;
-mod play;
-mod relay;
+mod provisioner_process;
 mod requests;
-mod rights;
+mod sample_operator;
+mod tcp_proxy;
 mod unpacking;
 mod wait;
 
@@ -54,21 +54,21 @@ use unpacker::{
 };
 
 pub(crate) use bundles::{config_map, content, crd, large, operator, operator_conditions, plain};
-pub(crate) use child::{Options, Provisioner, storage};
+pub(crate) use faulty_apiserver::{Fault, Relay};
 pub(crate) use kinds::{account, account_object, bind_role, catalog_source, node_object, user};
 pub(crate) use kubelet::Kubelet;
-pub(crate) use line::Line;
 pub(crate) use objects::{
     apply, custom_resources, define, delete, listable, merge, merge_status, namespace_object,
     notes, patch_as, quota,
 };
-pub(crate) use planes::{own, with_controllers, with_node, without_controllers};
-pub(crate) use play::{FAILING, Play};
-pub(crate) use relay::{Fault, Relay};
-pub(crate) use requests::{create, list, notes_about};
-pub(crate) use rights::{
+pub(crate) use permissions::{
     bind, grant, install_rights, kubeconfig_of, own_kubeconfig, service_account, token,
 };
+pub(crate) use planes::{own, with_controllers, with_node, without_controllers};
+pub(crate) use provisioner_process::{Options, Provisioner, storage};
+pub(crate) use requests::{create, list, notes_about};
+pub(crate) use sample_operator::{FAILING, Play};
+pub(crate) use tcp_proxy::Line;
 pub(crate) use unpacking::{bundle, publish, says, trusting, unpacked, upload};
 pub(crate) use wait::{
     PATIENCE, condition, eventually, found, has, message, until, until_within, wait_deleted,

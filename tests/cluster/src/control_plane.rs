@@ -12,9 +12,9 @@ use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use crate::run::Run;
-use crate::tools::Tools;
-use crate::{AUDIT_LOG, Controllers, Error, Nodes, Options, Result, keys, machine};
+use crate::binaries::Tools;
+use crate::processes::Run;
+use crate::{AUDIT_LOG, Controllers, Error, Nodes, Options, Result, pki, sandbox};
 
 const ATTEMPTS: usize = 3;
 const READY_TIMEOUT: Duration = Duration::from_secs(180);
@@ -46,7 +46,7 @@ pub(crate) async fn start(tools: &Tools, options: &Options) -> Result<ControlPla
 async fn start_once(tools: &Tools, options: &Options) -> Result<ControlPlane> {
     let run = Run::new()?;
     let dir = run.dir().to_owned();
-    keys::write(&dir)?;
+    pki::write(&dir)?;
     let [etcd, peer, api] = free_ports()?;
 
     run.spawn("etcd", &tools.path("etcd")?, &etcd_args(&dir, etcd, peer))?;
@@ -55,7 +55,7 @@ async fn start_once(tools: &Tools, options: &Options) -> Result<ControlPlane> {
 
     let address = match options.nodes {
         Nodes::None => Ipv4Addr::LOCALHOST,
-        Nodes::One => machine::ADDRESS,
+        Nodes::One => sandbox::ADDRESS,
     };
     let mut args = apiserver_args(&dir, address, api, etcd.port());
     if let Some(policy) = options.audit_policy {
@@ -208,7 +208,7 @@ fn apiserver_args(dir: &Path, address: Ipv4Addr, port: u16, etcd: u16) -> Vec<St
         format!("--cert-dir={}", dir.display()),
         format!("--tls-cert-file={}", file("apiserver.crt")),
         format!("--tls-private-key-file={}", file("apiserver.key")),
-        format!("--client-ca-file={}", file(keys::CA)),
+        format!("--client-ca-file={}", file(pki::CA)),
         "--service-account-issuer=https://kubernetes.default.svc".into(),
         format!(
             "--service-account-key-file={}",
@@ -220,7 +220,7 @@ fn apiserver_args(dir: &Path, address: Ipv4Addr, port: u16, etcd: u16) -> Vec<St
         ),
         "--authorization-mode=Node,RBAC".into(),
         "--allow-privileged=true".into(),
-        format!("--service-cluster-ip-range={}", machine::SERVICES),
+        format!("--service-cluster-ip-range={}", sandbox::SERVICES),
         format!("--kubelet-client-certificate={}", file("admin.crt")),
         format!("--kubelet-client-key={}", file("admin.key")),
         "--kubelet-preferred-address-types=InternalIP".into(),
@@ -236,7 +236,7 @@ fn controllers_args(dir: &Path) -> Vec<String> {
             "--service-account-private-key-file={}",
             file("service-accounts.key")
         ),
-        format!("--root-ca-file={}", file(keys::CA)),
+        format!("--root-ca-file={}", file(pki::CA)),
         "--use-service-account-credentials=true".into(),
         "--leader-elect=false".into(),
         "--secure-port=0".into(),
@@ -253,7 +253,7 @@ fn write_kubeconfig(dir: &Path, address: Ipv4Addr, port: u16) -> Result<PathBuf>
         "contexts": [{"name": "cluster", "context": {"cluster": "cluster", "user": "admin"}}],
         "clusters": [{"name": "cluster", "cluster": {
             "server": format!("https://{address}:{port}"),
-            "certificate-authority": file(keys::CA),
+            "certificate-authority": file(pki::CA),
         }}],
         "users": [{"name": "admin", "user": {
             "client-certificate": file("admin.crt"),

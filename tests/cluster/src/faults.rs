@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::{Cluster, Error, Result, control_plane, machine};
+use crate::{Cluster, Error, Result, control_plane, sandbox};
 
 /// A program of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Cluster {
             .map_err(Error::api("ask for the version"))?
             .git_version;
         let Some(run) = self.run.as_ref() else {
-            let dir = machine::current().and(self.kubeconfig_path().parent());
+            let dir = sandbox::current().and(self.kubeconfig_path().parent());
             let found = dir.and_then(strangers::find);
             let stranger = found.ok_or(Error::NotStarted(name))?;
             let file = stranger.dir.join(format!("{name}-{version}"));

@@ -30,19 +30,19 @@
 //! # }
 //! ```
 
+mod binaries;
 mod control_plane;
 mod error;
+pub mod fake_node;
 mod faults;
-mod keys;
-pub mod machine;
 mod namespace;
 pub mod node;
 mod objects;
+mod pki;
 mod pool;
-mod run;
-mod tools;
+mod processes;
+pub mod sandbox;
 pub mod wait;
-pub mod worker;
 
 use std::env;
 use std::net::SocketAddr;
@@ -52,10 +52,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kube::{Client, Config};
 use tokio::sync::OnceCell;
 
+use crate::binaries::Tools;
 use crate::control_plane::ControlPlane;
 use crate::objects::Kinds;
-use crate::run::Run;
-use crate::tools::Tools;
+use crate::processes::Run;
 
 pub use crate::error::{Error, Result};
 pub use crate::faults::Program;
@@ -171,7 +171,7 @@ impl Cluster {
         let mut plane = control_plane::start(&tools, options).await?;
         let mut programs = vec![tools.dir().to_owned()];
         if options.nodes == Nodes::One {
-            programs.extend(worker::start(&mut plane).await?);
+            programs.extend(node::start(&mut plane).await?);
         }
         let ControlPlane {
             run,

@@ -1,244 +1,206 @@
-//! A stand-in for a node, for tests that need Ready pods without a kubelet: a Node object and a task that binds pods to it
-//! and reports them Running and Ready through the API, as KWOK does. **No container runs.** Pods of Jobs succeed at once,
-//! and terminating pods are removed at once. A pod with the value `fails` in its annotation [`FATE`] never becomes Ready:
-//! its first container waits with `CrashLoopBackOff`.
+//! A real node: containerd, kubelet, kube-proxy, a scheduler, DNS, and a registry that stands for all others. It requires
+//! a [`machine`].
 //!
 //! ```text
-//!  pod without a node ── bind ──> pod ── status ──> Running, Ready (or Succeeded) ── deleted? ──> removed
+//!  pod (10.88.…) ── cni0 ── 10.88.0.1 ─┬─ kube-apiserver    Service kubernetes, through kube-proxy's rules
+//!                                      ├─ CoreDNS :53       NAME.NAMESPACE.svc
+//!                                      └─ registry :5000    source of the images of quay.io and all other hosts
 //! ```
 
-use std::thread;
-use std::time::Duration;
+mod files;
 
-use futures::TryStreamExt as _;
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
-use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Client, Config, ResourceExt as _};
-use serde_json::{Value, json};
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
-use crate::{Cluster, Error, Result, control_plane};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::Api;
+use tokio::net::TcpStream;
+use tokio::process::Command;
 
-/// The name of the stand-in node, which also has the label `cluster-tests/stand-in`.
-pub const NAME: &str = "stand-in";
+use crate::binaries::Tools;
+use crate::control_plane::{self, ControlPlane, KUBECONFIG, until};
+use crate::sandbox::{self, ADDRESS};
+use crate::{Error, Result};
 
-/// An annotation of pods: with `fails` a pod never becomes Ready.
-pub const FATE: &str = "cluster-tests/fate";
+/// The name of the node.
+pub const NAME: &str = "worker";
 
-const MANAGER: &str = "stand-in-node";
-/// The interval of heartbeats. The node lifecycle controller waits 40 seconds for one.
-const HEARTBEAT: Duration = Duration::from_secs(10);
+/// The registry that containerd pulls all images from, over plain HTTP. A push needs no credentials.
+pub const REGISTRY: SocketAddr = SocketAddr::new(IpAddr::V4(ADDRESS), 5000);
 
-impl Cluster {
-    /// Creates the stand-in node and starts its task, once for a cluster. The task ends with the process.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the API server rejects the node.
-    pub async fn stand_in_node(&self) -> Result<()> {
-        self.node
-            .get_or_try_init(|| async {
-                register(&self.client()?).await?;
-                let config = self.config().clone();
-                // A separate runtime, because the runtime of a test ends with the test.
-                thread::Builder::new()
-                    .name(MANAGER.to_owned())
-                    .spawn(move || keep_in_own_runtime(&config))
-                    .map_err(Error::io("start the stand-in node's keeper"))?;
-                Ok(())
-            })
-            .await
-            .copied()
-    }
+/// The Go modules of the node, and the module with the programs that run in its pods.
+const NODE: &str = "node";
+const RUNTIME: &str = "runtime";
+const PODS: &str = "pods";
+
+const PAUSE: &str = "localhost/pause:1";
+const DNS_PORT: u16 = 53;
+const PROXY_HEALTH_PORT: u16 = 10256;
+
+/// The directory of containerd's registry configuration.
+fn registries(dir: &Path) -> PathBuf {
+    dir.join("registries")
 }
 
-async fn register(client: &Client) -> Result<()> {
-    let node = Node {
-        metadata: ObjectMeta {
-            name: Some(NAME.to_owned()),
-            labels: Some(
-                [
-                    ("cluster-tests/stand-in", "true"),
-                    ("kubernetes.io/hostname", NAME),
-                    ("kubernetes.io/os", "linux"),
-                    ("kubernetes.io/arch", "amd64"),
-                ]
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .into(),
-            ),
-            ..ObjectMeta::default()
-        },
-        ..Node::default()
-    };
-    let api: Api<Node> = Api::all(client.clone());
-    match api.create(&PostParams::default(), &node).await {
-        Ok(_) => {}
-        Err(kube::Error::Api(status)) if status.code == 409 => {}
-        Err(error) => return Err(Error::api("create the stand-in node")(error)),
-    }
-    beat(client)
-        .await
-        .map_err(Error::api("report the stand-in node Ready"))
+/// Returns the socket of containerd, for `ctr --address`.
+///
+/// # Errors
+///
+/// Returns an error if no node runs.
+pub fn containerd() -> Result<PathBuf> {
+    Ok(machine_folder()?.join("containerd.sock"))
 }
 
-/// Reports the node as Ready, and renews its lease.
-async fn beat(client: &Client) -> kube::Result<()> {
-    let now = k8s_openapi::jiff::Timestamp::now();
-    let status = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NAME}, "status": {
-        "allocatable": {"cpu": "1k", "memory": "1Ti", "pods": "10k"},
-        "capacity": {"cpu": "1k", "memory": "1Ti", "pods": "10k"},
-        "conditions": [{
-            "type": "Ready", "status": "True", "reason": "StandIn", "message": "no kubelet: nothing runs here",
-            "lastHeartbeatTime": now.to_string(),
-        }],
-    }});
-    let params = PatchParams::apply(MANAGER).force();
-    let nodes: Api<Node> = Api::all(client.clone());
-    nodes
-        .patch_status(NAME, &params, &Patch::Apply(&status))
-        .await?;
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": NAME, "namespace": "kube-node-lease"},
-        "spec": {
-            "holderIdentity": NAME,
-            "leaseDurationSeconds": 40,
-            "renewTime": format!("{now:.6}"),
-        },
-    });
-    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
-    leases.patch(NAME, &params, &Patch::Apply(&lease)).await?;
+/// Configures containerd to pull from this host and port without TLS, instead of from [`REGISTRY`].
+///
+/// # Errors
+///
+/// Returns an error if no node runs.
+pub fn trust(host: &str) -> Result<()> {
+    let dir = registries(&machine_folder()?).join(host);
+    let text = format!("server = \"http://{host}\"\n");
+    fs::create_dir_all(&dir)
+        .and_then(|()| fs::write(dir.join("hosts.toml"), text))
+        .map_err(Error::io(format!("trust the registry {host}")))
+}
+
+/// Builds the programs of a node, unless they are built already.
+///
+/// # Errors
+///
+/// Returns an error if the build fails.
+pub async fn build() -> Result<()> {
+    Tools::find().await?;
+    for module in [NODE, RUNTIME, PODS] {
+        Tools::build(module).await?;
+    }
     Ok(())
 }
 
-fn keep_in_own_runtime(config: &Config) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    match runtime {
-        Ok(runtime) => runtime.block_on(async {
-            match control_plane::client(config) {
-                Ok(client) => {
-                    tokio::join!(heart(&client), advance_pods(&client));
-                }
-                Err(error) => eprintln!("cluster: the stand-in node has no keeper: {error}"),
-            }
-        }),
-        Err(error) => eprintln!("cluster: the stand-in node has no keeper: {error}"),
-    }
+fn machine_folder() -> Result<PathBuf> {
+    sandbox::current().ok_or_else(|| {
+        Error::Machine("it needs a machine of its own, which `cluster-up --node` makes".to_owned())
+    })
 }
 
-async fn heart(client: &Client) {
-    loop {
-        tokio::time::sleep(HEARTBEAT).await;
-        // The control plane ends before this task, so errors are expected.
-        let _ = beat(client).await;
+/// Starts the node's programs, waits until the node is Ready, and returns the directories with its programs.
+pub(crate) async fn start(plane: &mut ControlPlane) -> Result<Vec<PathBuf>> {
+    let machine = machine_folder()?;
+    let node = Tools::build(NODE).await?;
+    let runtime = Tools::build(RUNTIME).await?;
+    let pods = Tools::build(PODS).await?;
+    let run = &mut plane.run;
+    let dir = run.dir().to_owned();
+    let files = files::write(&dir, &machine, &runtime)?;
+    let text = |path: &Path| path.display().to_string();
+    let config = |flag: &str, path: &Path| vec![format!("--{flag}={}", path.display())];
+    let kubeconfig = format!("--kubeconfig={}", dir.join(KUBECONFIG).display());
+
+    run.spawn(
+        "registry",
+        Path::new("docker-registry"),
+        &["serve".to_owned(), text(&files.registry)],
+    )?;
+    run.spawn(
+        "containerd",
+        &runtime.path("containerd")?,
+        &config("config", &files.containerd),
+    )?;
+    run.spawn(
+        "coredns",
+        &node.path("coredns")?,
+        &["-conf".to_owned(), text(&files.corefile)],
+    )?;
+    let scheduler = vec![
+        kubeconfig.clone(),
+        "--leader-elect=false".to_owned(),
+        format!("--cert-dir={}", dir.display()),
+    ];
+    run.spawn("kube-scheduler", &node.path("kube-scheduler")?, &scheduler)?;
+    run.spawn(
+        "kube-proxy",
+        &node.path("kube-proxy")?,
+        &config("config", &files.proxy),
+    )?;
+
+    let socket = machine.join("containerd.sock");
+    until("containerd's listening", run, || async {
+        tokio::net::UnixStream::connect(&socket)
+            .await
+            .map_err(|error| error.to_string())
+    })
+    .await?;
+    import(&runtime, &socket, &pods.dir().join("pause.tar")).await?;
+
+    let mut kubelet = config("config", &files.kubelet);
+    kubelet.extend([
+        kubeconfig,
+        format!("--hostname-override={NAME}"),
+        format!("--node-ip={ADDRESS}"),
+        format!("--root-dir={}", dir.join("kubelet").display()),
+    ]);
+    run.spawn("kubelet", &node.path("kubelet")?, &kubelet)?;
+
+    let nodes: Api<Node> = Api::all(control_plane::client(&plane.config)?);
+    until("the node's becoming Ready", run, || async {
+        let node = nodes.get(NAME).await.map_err(|error| error.to_string())?;
+        ready(&node)
+    })
+    .await?;
+    for (server, port) in [
+        ("DNS", DNS_PORT),
+        ("kube-proxy", PROXY_HEALTH_PORT),
+        ("the registry", REGISTRY.port()),
+    ] {
+        until(&format!("{server}'s listening"), run, || async {
+            TcpStream::connect((ADDRESS, port))
+                .await
+                .map_err(|error| error.to_string())
+        })
+        .await?;
     }
+    let dirs = [&node, &runtime, &pods].map(|tools| tools.dir().to_owned());
+    Ok(dirs.into())
 }
 
-/// Advances every pod by one step whenever it changes.
-async fn advance_pods(client: &Client) {
-    let pods: Api<Pod> = Api::all(client.clone());
-    let events = watcher(pods, watcher::Config::default())
-        .default_backoff()
-        .applied_objects();
-    let mut events = std::pin::pin!(events);
-    loop {
-        match events.try_next().await {
-            Ok(Some(pod)) => {
-                // The next event of the pod is the retry.
-                let _ = advance(client, &pod).await;
-            }
-            Ok(None) => return,
-            Err(_) => {} // the watcher starts over, after a pause
-        }
+/// Returns an error with the reason if pods cannot be scheduled to the node.
+fn ready(node: &Node) -> Result<(), String> {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+    if let Some(taint) = taints.into_iter().flatten().next() {
+        return Err(format!("it has the taint {}", taint.key));
     }
-}
-
-async fn advance(client: &Client, pod: &Pod) -> kube::Result<()> {
-    let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
-    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
-    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-    if pod.metadata.deletion_timestamp.is_some() {
-        if node == Some(NAME) {
-            pods.delete(&name, &DeleteParams::default().grace_period(0))
-                .await?;
-        }
-        return Ok(());
-    }
-    let Some(node) = node else {
-        let binding = json!({
-            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": namespace},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": NAME},
-        });
-        let bound: kube::Result<Value> = pods
-            .create_subresource("binding", &name, &PostParams::default(), &binding)
-            .await;
-        return bound.map(|_| ());
-    };
-    let phase = pod
+    let conditions = node
         .status
         .as_ref()
-        .and_then(|status| status.phase.as_deref());
-    if node != NAME || !matches!(phase, None | Some("Pending")) {
-        return Ok(());
+        .and_then(|status| status.conditions.as_ref());
+    let ready = conditions
+        .into_iter()
+        .flatten()
+        .find(|condition| condition.type_ == "Ready");
+    match ready {
+        Some(condition) if condition.status == "True" => Ok(()),
+        Some(condition) => Err(condition.message.clone().unwrap_or_default()),
+        None => Err("it has not said anything yet".to_owned()),
     }
-    let status = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "status": status(pod)});
-    pods.patch_status(
-        &name,
-        &PatchParams::apply(MANAGER).force(),
-        &Patch::Apply(&status),
-    )
-    .await?;
-    Ok(())
 }
 
-/// The status that a kubelet would report for started containers.
-fn status(pod: &Pod) -> Value {
-    let now = k8s_openapi::jiff::Timestamp::now()
-        .strftime("%Y-%m-%dT%H:%M:%SZ")
-        .to_string();
-    let fails = pod
-        .annotations()
-        .get(FATE)
-        .is_some_and(|fate| fate == "fails");
-    let of_job = pod
-        .owner_references()
-        .iter()
-        .any(|owner| owner.kind == "Job");
-    let containers: Vec<Value> = pod
-        .spec
-        .iter()
-        .flat_map(|spec| &spec.containers)
-        .map(|container| {
-            let state = if fails {
-                json!({"waiting": {"reason": "CrashLoopBackOff", "message": "the pod's annotation wants it so"}})
-            } else if of_job {
-                json!({"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": now}})
-            } else {
-                json!({"running": {"startedAt": now}})
-            };
-            json!({
-                "name": container.name, "image": container.image.clone().unwrap_or_default(), "imageID": "",
-                "ready": !fails && !of_job, "started": !fails, "restartCount": i32::from(fails), "state": state,
-            })
-        })
-        .collect();
-    let (phase, ready) = match (fails, of_job) {
-        (true, _) => ("Running", "False"),
-        (_, true) => ("Succeeded", "False"),
-        _ => ("Running", "True"),
-    };
-    let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "lastTransitionTime": now});
-    json!({
-        "phase": phase,
-        "startTime": now,
-        "conditions": [
-            condition("Initialized", "True"),
-            condition("ContainersReady", ready),
-            condition("Ready", ready),
-        ],
-        "containerStatuses": containers,
-    })
+/// Imports an image into containerd, which does not pull it then.
+async fn import(runtime: &Tools, socket: &Path, archive: &Path) -> Result<()> {
+    let doing = || format!("import {}", archive.display());
+    let output = Command::new(runtime.path("ctr")?)
+        .arg("--address")
+        .arg(socket)
+        .args(["--namespace", "k8s.io", "images", "import"])
+        .arg(archive)
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .map_err(Error::io(doing()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Error::io(doing())(std::io::Error::other(message)))
 }

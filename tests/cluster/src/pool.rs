@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 
-use crate::{Cluster, Controllers, Error, Options, Program, Result, control_plane, node};
+use crate::{Cluster, Controllers, Error, Options, Program, Result, control_plane, fake_node};
 
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(60);
 const RESTORE_INTERVAL: Duration = Duration::from_millis(20);
@@ -375,7 +375,7 @@ fn is_left_alone(key: &[u8]) -> bool {
         "/registry/serviceaccounts/kube-",
     ];
     // Once started, the stand-in node reports until the process ends.
-    let is_stand_in = key.strip_prefix("/registry/minions/") == Some(node::NAME);
+    let is_stand_in = key.strip_prefix("/registry/minions/") == Some(fake_node::NAME);
     is_stand_in || prefixes.iter().any(|prefix| key.starts_with(prefix))
 }
 

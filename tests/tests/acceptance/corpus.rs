@@ -6,7 +6,7 @@ use convert::{Code, Options};
 use serde_json::Value;
 use tests::{Case, Corpus, corpus};
 
-use super::meaning::differences;
+use super::semantic_diff::differences;
 
 fn convert(corpus: &Corpus, case: Case<'_>) -> convert::Conversion {
     let unpacked = unpacker::open(&corpus.bundle(case), &unpacker::Options::default()).unwrap();

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 use super::{
     day_0::{self, Listed, MARKETPLACE},
+    environment::{World, kubectl},
     wait::{self, LONG_TIMEOUT, eventually},
-    world::{World, kubectl},
 };
 
 /// Publishes an image of a catalog that has these versions of a package. No test installs them: their images do not exist.

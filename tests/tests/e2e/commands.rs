@@ -7,8 +7,8 @@ use tests::Run;
 
 use super::{
     bundle::Operator,
+    environment::{CORE_POD, World, world},
     wait::TIMEOUT,
-    world::{CORE_POD, World, world},
 };
 
 /// Runs the command as the cluster admin, whose kubeconfig has a client certificate and no token. Commands that wait get a

@@ -13,7 +13,7 @@ use std::{
     sync::Mutex,
 };
 
-use cluster::{Cluster, DryRun, machine, worker};
+use cluster::{Cluster, DryRun, node, sandbox};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -87,7 +87,7 @@ pub(crate) async fn declare(cluster: &Cluster) -> Day0 {
     // The registry speaks plain HTTP.
     apply(json!({
         "apiVersion": "config.openshift.io/v1", "kind": "Image", "metadata": {"name": "cluster"},
-        "spec": {"registrySources": {"insecureRegistries": [worker::REGISTRY.to_string()]}},
+        "spec": {"registrySources": {"insecureRegistries": [node::REGISTRY.to_string()]}},
     }))
     .await;
     apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": MARKETPLACE}}))
@@ -102,7 +102,7 @@ pub(crate) async fn declare(cluster: &Cluster) -> Day0 {
         apply(platform_operator(package)).await;
     }
     serve(&[&day.tide]);
-    let address = format!("{}:{PORT}", machine::ADDRESS);
+    let address = format!("{}:{PORT}", sandbox::ADDRESS);
     apply(source("served", &json!({"address": address}))).await;
     let image = catalog_image("pulled:v1", &[&day.reef, &day.lagoon]);
     apply(source("pulled", &json!({"image": image}))).await;
@@ -162,7 +162,7 @@ pub(crate) fn publish(
     let properties = json!({"properties": [{"type": "olm.maxOpenShiftVersion", "value": newest}]});
     let file = dir.path().join("metadata/properties.yaml");
     fs::write(file, properties.to_string()).unwrap();
-    let image = format!("{}/bundles/{package}:v{version}", worker::REGISTRY);
+    let image = format!("{}/bundles/{package}:v{version}", node::REGISTRY);
     let image = bundle::push(dir.path(), &image, &[]);
     Listed {
         package,
@@ -211,7 +211,7 @@ fn write(bundles: &[&Listed]) -> TempDir {
 
 /// Publishes a catalog as an image, `name:tag`.
 pub(crate) fn catalog_image(name: &str, bundles: &[&Listed]) -> String {
-    let image = format!("{}/catalogs/{name}", worker::REGISTRY);
+    let image = format!("{}/catalogs/{name}", node::REGISTRY);
     push_catalog(&image, &[], bundles);
     image
 }

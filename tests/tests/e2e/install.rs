@@ -3,8 +3,8 @@
 use std::{fs, path::Path};
 
 use super::{
+    environment::{CORE_LABELS, CORE_POD, world},
     wait::{self, container, ready},
-    world::{CORE_LABELS, CORE_POD, world},
 };
 
 // parity: rukpak-45

@@ -1,7 +1,7 @@
 //! Images that the node pulls: how its kubelet, its runtime and its scheduler run unpack Jobs.
 
+mod failures;
 mod flags;
-mod trouble;
 
 use std::fs;
 
@@ -13,8 +13,8 @@ use tests::{Auth, OWNER, Registry, TENANT};
 
 use super::{
     bundle::Operator,
+    environment::{CORE_POD, SYSTEM, World, world},
     wait::{self, line, message},
-    world::{CORE_POD, SYSTEM, World, world},
 };
 
 /// The source of an image that the node pulls.
@@ -119,7 +119,7 @@ async fn node_pulls_private_image_with_pull_secret() {
     let world = world().await;
     let _flags = CORE_POD.read().await;
     let registry = Registry::start(Auth::Basic, None);
-    cluster::worker::trust(registry.host()).unwrap();
+    cluster::node::trust(registry.host()).unwrap();
     let image = registry.image("by-node:v1.0.0");
     let login = tempfile::tempdir().unwrap();
     let login = login.path().join("config.json");

@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::{
     bundle::{IMAGE, Operator},
+    environment::{conditions, world},
     wait::{self, available, line, message, ready},
-    world::{conditions, world},
 };
 
 fn image_of(deployment: &Deployment) -> &str {

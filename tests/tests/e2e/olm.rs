@@ -4,17 +4,17 @@
 //!  rukpak catalog serve, or a pod of ours ── gRPC ── catalog-operator ── unpack Job ── olm-operator ── operator
 //! ```
 
+mod availability;
 mod command;
+mod docs;
+mod environment;
 mod failed;
-mod gate;
-mod guard;
 mod index;
-mod killed;
+mod interrupted;
 mod large;
-mod page;
-mod rights;
+mod permissions;
+mod preexisting;
 mod run;
 mod served;
 mod switch;
-mod traditional;
-mod world;
+mod write_proxy;

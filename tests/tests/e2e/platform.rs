@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::{
     day_0::{self, PACKAGES},
+    environment::{World, conditions, world},
     wait::{self, line, message},
-    world::{World, conditions, world},
 };
 
 const AGGREGATED: &str = "platform-operators-aggregated";

@@ -16,8 +16,8 @@ use super::{
     catalogs, day_0,
     day_0::{MARKETPLACE, PACKAGES},
     documents,
+    environment::{SYSTEM, World, kubectl, world},
     wait::{self, TIMEOUT},
-    world::{SYSTEM, World, kubectl, world},
 };
 
 /// The kinds of a served catalog's objects in its namespace.

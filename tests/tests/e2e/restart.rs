@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use cluster::worker;
+use cluster::node;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{ContainerStatus, Pod},
@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::{
     bundle::Operator,
+    environment::{CORE, CORE_LABELS, CORE_POD, LEADER_LABELS, SYSTEM, World, merge, world},
     wait::{self, container, ready},
-    world::{CORE, CORE_LABELS, CORE_POD, LEADER_LABELS, SYSTEM, World, merge, world},
 };
 
 /// The first process of a container.
@@ -23,7 +23,7 @@ pub(crate) fn process(container: &ContainerStatus) -> u32 {
     let mut command = Command::new("ctr");
     command
         .arg("--address")
-        .arg(worker::containerd().unwrap())
+        .arg(node::containerd().unwrap())
         .args(["--namespace", "k8s.io", "tasks", "list"]);
     let output = command.output().unwrap();
     assert!(

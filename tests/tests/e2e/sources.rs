@@ -6,8 +6,8 @@ use tests::Sshd;
 
 use super::{
     bundle::{IMAGE, Operator},
+    environment::{CORE_POD, SYSTEM, kubectl, world},
     wait,
-    world::{CORE_POD, SYSTEM, kubectl, world},
 };
 
 // parity: b23

@@ -7,11 +7,11 @@
 #[macro_use(assert_each, assert_rows, with)]
 extern crate tests;
 
-mod broken;
 mod content;
 mod hostile;
 mod revisions;
 mod ssh;
+mod transient_failures;
 
 use std::{
     fs,

@@ -7,8 +7,8 @@
 extern crate tests;
 
 mod buildah;
-mod choice;
 mod contents;
+mod platforms;
 
 use std::{
     fs,

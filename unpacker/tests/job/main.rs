@@ -8,9 +8,9 @@
 extern crate tests;
 
 mod command;
-mod folders;
-mod receiver;
-mod senders;
+mod directories;
+mod fake_receiver;
+mod fake_sender;
 mod sending;
 mod tls;
 mod uploads;
@@ -61,8 +61,8 @@ use unpacker::{
 };
 
 use command::{BINARY, Run, printed};
-use receiver::Receiver;
-use senders::{End, Sender};
+use fake_receiver::Receiver;
+use fake_sender::{End, Sender};
 
 /// Returns a directory with a small bundle and an unrelated file.
 fn bundle() -> tempfile::TempDir {

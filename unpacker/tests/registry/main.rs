@@ -10,7 +10,7 @@ extern crate tests;
 mod attacks;
 mod images;
 mod mirrors;
-mod pushes;
+mod push;
 mod real;
 mod tokens;
 mod transfers;

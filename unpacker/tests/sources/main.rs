@@ -9,7 +9,7 @@ extern crate tests;
 
 mod archives;
 mod bombs;
-mod folders;
+mod directories;
 mod fuzz;
 mod irregular;
 mod layers;

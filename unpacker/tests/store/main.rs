@@ -8,13 +8,13 @@
 extern crate tests;
 
 mod damage;
+mod directories;
+mod disk_full;
 mod eviction;
-mod folders;
-mod full;
 mod kills;
 mod memory;
-mod model;
 mod processes;
+mod property_model;
 mod sources;
 
 use std::{

@@ -5,8 +5,11 @@ use std::time::Duration;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::{get, history, installed, scene::Operator, text};
-use crate::world::{Rukpak as _, interrupt_after_output, interrupt_when_listening, unique, world};
+use super::support::Operator;
+use super::{get, history, installed, text};
+use crate::environment::{
+    Rukpak as _, interrupt_after_output, interrupt_when_listening, unique, world,
+};
 
 // parity: sdk-28, sdk-29
 #[tokio::test(flavor = "multi_thread")]

@@ -1,9 +1,9 @@
 //! The same commands with the CRDs of OLM, but without a running OLM: requests, writes and their order. Tests on a real
 //! node cover the behavior of OLM.
 
-mod killed;
+mod interrupted;
 mod pod;
-mod scene;
+mod support;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
@@ -13,12 +13,10 @@ use kube::{
 use manifests::api::install;
 use serde_json::{Value, json};
 
-use self::scene::{SPACE, Scene, TENANT};
-use super::scene::Operator;
-use crate::{
-    upgrade::become_openshift,
-    world::{Rukpak as _, Run, apply, binding, crd, namespace, user},
-};
+use self::support::{SPACE, Scene, TENANT};
+use super::support::Operator;
+use crate::environment::{Rukpak as _, Run, apply, binding, crd, namespace, user};
+use crate::upgrade::become_openshift;
 
 /// A user who is only allowed to install without OLM.
 const AUTHOR: &str = "bea";

@@ -3,8 +3,9 @@
 use manifests::api::bundle::ImageSource;
 use serde_json::json;
 
-use super::{get, scene::Operator};
-use crate::world::{Rukpak as _, interrupt_after_output, unique, world};
+use super::get;
+use super::support::Operator;
+use crate::environment::{Rukpak as _, interrupt_after_output, unique, world};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pull_secrets_follow_the_flags_of_the_last_command() {

@@ -3,12 +3,10 @@
 use cluster::{Cluster, Lease};
 use serde_json::{Value, json};
 
-use super::{
-    report,
-    rights::missing_permissions_are_reported,
-    scene::{become_openshift, catalog, channel, count, define_olm, package, put},
-};
-use crate::world::{Rukpak as _, apply, bare, namespace, text};
+use super::permissions::missing_permissions_are_reported;
+use super::report;
+use super::support::{become_openshift, catalog, channel, count, define_olm, package, put};
+use crate::environment::{Rukpak as _, apply, bare, namespace, text};
 
 /// Takes an OpenShift with the CRDs of OLM.
 async fn with_olm() -> Lease {

@@ -7,7 +7,8 @@ use manifests::api::bundle::SkippedEntries;
 use reqwest::StatusCode;
 use tempfile::TempDir;
 
-use super::{served::Reader, *};
+use super::download::Reader;
+use super::*;
 
 const REFUSED: &str = "source bundle content: entry \"manifests/link.yaml\" is a symbolic link";
 

@@ -1,11 +1,11 @@
 //! Images that a node pulls: the unpack Job, its outcomes, and the content that is accepted. The tests have no node;
 //! they act as the kubelet.
 
-mod alone;
+mod authorization;
 mod failures;
 mod policies;
-mod strangers;
-mod turns;
+mod queue;
+mod replicas;
 
 use cluster::Cluster;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};

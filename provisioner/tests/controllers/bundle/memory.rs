@@ -6,7 +6,8 @@ use cluster::Lease;
 use manifests::api::bundle_instance::BundleInstance;
 use reqwest::StatusCode;
 
-use super::{served::Reader, *};
+use super::download::Reader;
+use super::*;
 use crate::support::{Options, Provisioner, prepare, without_controllers};
 
 /// Limit of the resident memory for one archive, in KiB above the idle process.

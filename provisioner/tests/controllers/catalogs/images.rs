@@ -77,7 +77,7 @@ async fn images_and_servers_are_read_and_reported() {
     an_index_image_is_a_catalog(&shelf, &registry).await;
     large_packages_do_not_hide_others(&shelf, &registry).await;
     an_image_without_a_catalog_is_read_once(&shelf, &registry).await;
-    served::servers_are_asked_for_what_is_wanted_and_reported(&shelf).await;
+    external_servers::servers_are_asked_for_what_is_wanted_and_reported(&shelf).await;
 }
 
 // parity: serve-14, platform-12, openshift-25

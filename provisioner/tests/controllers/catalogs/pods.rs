@@ -1,6 +1,6 @@
 //! Pods of catalogs on a real control plane. No kubelet runs: the test writes the status of pods.
 
-mod followed;
+mod events;
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! Catalogs that the provisioner serves, with the permissions of the install file.
 
-mod many;
-mod own_pods;
+mod quota;
+mod registry_pods;
 mod restart;
-mod share;
-mod stage;
+mod scale;
+mod support;
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use kube::{ResourceExt as _, api::ListParams};
 use manifests::api::labels;
 use tests::Registry;
 
-pub(super) use self::stage::{BOTH, HERE, Leader, ONE, bundles, stage};
-use self::stage::{THERE, grpc};
+pub(super) use self::support::{BOTH, HERE, Leader, ONE, bundles, stage};
+use self::support::{THERE, grpc};
 use super::{
     images::{push_documents, push_tide},
     *,
@@ -35,7 +35,7 @@ async fn catalogs_are_served_behind_services_within_a_share() {
     for namespace in ["catalogs", "served"] {
         shelf.clear(namespace).await;
     }
-    share::a_namespace_takes_no_more_than_its_share(&shelf, &registry).await;
+    quota::a_namespace_takes_no_more_than_its_share(&shelf, &registry).await;
 }
 
 async fn a_catalog_is_served_behind_a_service_that_is_kept(shelf: &Shelf, registry: &Registry) {

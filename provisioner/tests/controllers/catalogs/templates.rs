@@ -16,11 +16,9 @@ use super::{
     status::{message, reason, status},
     *,
 };
-use crate::{
-    aggregator::{define, history, version},
-    openshift::{CLUSTER_VERSION, crd},
-    support::node_object,
-};
+use crate::cluster_operator::{define, history, version};
+use crate::openshift::{CLUSTER_VERSION, crd};
+use crate::support::node_object;
 
 /// Returns type, status and message of the conditions of a template.
 fn conditions(source: &CatalogSource) -> Vec<String> {

@@ -4,7 +4,7 @@ use kube::ResourceExt;
 use reqwest::Method;
 use serde_json::json;
 
-use super::site::{Answer, Site, digest, image, saying};
+use super::support::{Answer, Site, digest, image, saying};
 use crate::support::operator;
 
 #[tokio::test]

@@ -3,10 +3,8 @@
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::{
-    site::{Site, digest, packed, saying},
-    uploads::{self, clear, maps},
-};
+use super::support::{Site, digest, packed, saying};
+use super::uploads::{self, clear, maps};
 
 /// Returns the rule for the content of one Bundle.
 fn content_of(bundle: &str, verbs: &[&str]) -> Value {

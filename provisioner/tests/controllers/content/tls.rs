@@ -11,7 +11,7 @@ use kube::{
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
 use serde_json::{Value, json};
 
-use super::site::{Site, namespace};
+use super::support::{Site, namespace};
 use crate::support::{create, delete, merge, until};
 
 const NAME: &str = "rukpak-ca";
@@ -131,7 +131,7 @@ async fn secrets_of_others_are_followed_and_never_overwritten() {
 
 async fn secrets_of_others_are_never_overwritten() {
     let namespace = namespace().await;
-    let client = super::site::cluster().await.client().unwrap();
+    let client = super::support::cluster().await.client().unwrap();
     let theirs = secret(NAME, &ca(&namespace));
     let before = create(&Api::namespaced(client, &namespace), &theirs).await;
     let mut site = Site::start(namespace.clone(), None, |_| {}).await;

@@ -12,7 +12,7 @@ use reqwest::Method;
 use serde_json::Value;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::site::{Answer, Site, digest, files, image, noise, packed, saying};
+use super::support::{Answer, Site, digest, files, image, noise, packed, saying};
 use crate::support::{create, delete, eventually, list, unique, upload};
 
 /// Returns the names of all ConfigMaps except that of the CA.

@@ -8,10 +8,8 @@ use manifests::api::bundle_instance::BundleInstance;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{
-    hook::{Hook, Say},
-    stage::{Stage, install_maps, stage, took},
-};
+use super::support::{Stage, install_maps, stage, took};
+use super::webhook::{Hook, Say};
 use crate::support::{Options, merge, message, quota};
 
 /// Time in which a test watches for writes without a reason.

@@ -9,7 +9,8 @@ use kube::Api;
 use manifests::api::bundle_instance::{BundleInstance, Rollback};
 use tokio::time::{Instant, sleep};
 
-use super::{KILLS_WITH_CONTENT, KILLS_WITHOUT_CONTENT, stage::empty};
+use super::support::empty;
+use super::{KILLS_WITH_CONTENT, KILLS_WITHOUT_CONTENT};
 use crate::support::{
     FAILING, Line, Options, Play, Provisioner, World, condition, eventually, storage, wait_deleted,
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cluster::Cluster;
 use tokio::time::{Instant, sleep};
 
-use super::stage::{Requests, empty, took};
+use super::support::{Requests, empty, took};
 use crate::support::{Options, Play, Provisioner, World};
 
 const LEASE: Duration = Duration::from_secs(6);

@@ -4,7 +4,7 @@ use std::{fs, path::Path, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
-use super::stage::{Stage, stage, took};
+use super::support::{Stage, stage, took};
 use crate::support::{Line, Options, Play, config_map, image, message, plain, storage, unique};
 
 /// Time in which a test counts retries.

@@ -7,8 +7,8 @@ use manifests::api::bundle_instance::ServiceAccountRef;
 use provisioner::cluster::impersonation::ImpersonatedClients;
 use tokio::sync::OnceCell;
 
-mod mighty;
-mod other;
+mod changed;
+mod cluster_admin;
 mod policies;
 
 use super::*;
@@ -36,7 +36,7 @@ async fn modest() -> &'static World {
             let name = format!("{plural}.core.rukpak.io");
             cluster.wait_established(&name).await.unwrap();
         }
-        mighty::be_open_shift(cluster, "4.13.2").await;
+        cluster_admin::be_open_shift(cluster, "4.13.2").await;
         let options = support::Options {
             kubeconfig: Some(support::own_kubeconfig(cluster).await),
             ..support::Options::default()
@@ -231,7 +231,7 @@ async fn revoked_permissions_are_reported_and_affect_no_others() {
     kubectl(world.cluster, "apply --filename -", granted).await;
     support::wait_deleted(api, name).await;
     support::wait_deleted(maps(world, space.name()), "a").await;
-    other::another_account_is_checked_and_used(world, bystander, &tenants[1].2).await;
+    changed::another_account_is_checked_and_used(world, bystander, &tenants[1].2).await;
     delete(world, bystander).await;
 }
 

@@ -1,6 +1,6 @@
 //! Installed objects stay in their desired state, and an idle provisioner sends no requests.
 
-mod rest;
+mod idle;
 
 use std::time::Duration;
 

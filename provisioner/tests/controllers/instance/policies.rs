@@ -1,7 +1,7 @@
 //! CRD deletion policies: on uninstall, and when the CRD leaves the bundle.
 
 mod conversion;
-mod leaving;
+mod pruned_crds;
 
 use kube::api::PostParams;
 use manifests::api::bundle_instance::CrdDeletionPolicy;

@@ -9,8 +9,8 @@ use manifests::api::{
 };
 use serde_json::{Value, json};
 
-use super::stage::{Platform, package, packages};
-use crate::catalogs::served::Server;
+use super::support::{Platform, package, packages};
+use crate::catalogs::external_servers::Server;
 
 /// Starts the provisioner first, and creates everything else in the most unfavorable order.
 // parity: serve-16, platform-1, openshift-4, openshift-13

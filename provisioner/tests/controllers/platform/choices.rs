@@ -4,15 +4,11 @@ use kube::ResourceExt as _;
 use manifests::api::{bundle_instance::BundleInstance, labels};
 use serde_json::{Value, json};
 
-use super::{
-    pauses::failed_status_writes_back_off,
-    stage::{Platform, package},
-};
-use crate::{
-    catalogs::served::Server,
-    openshift::{PLATFORM_OPERATOR, crd},
-    support::{Provisioner, wait_for},
-};
+use super::backoff::failed_status_writes_back_off;
+use super::support::{Platform, package};
+use crate::catalogs::external_servers::Server;
+use crate::openshift::{PLATFORM_OPERATOR, crd};
+use crate::support::{Provisioner, wait_for};
 
 /// The operator `tide`, installed at 1.0.0, while the catalog offers 1.1.0 as well.
 struct Scene {

@@ -14,11 +14,9 @@ use manifests::api::{
 };
 use serde_json::{Value, json};
 
-use super::stage::{Platform, packages};
-use crate::{
-    aggregator::define,
-    support::{delete, list, operator, until, wait_deleted, wait_for},
-};
+use super::support::{Platform, packages};
+use crate::cluster_operator::define;
+use crate::support::{delete, list, operator, until, wait_deleted, wait_for};
 
 fn olm(kind: &str, name: &str, metadata: &Value, spec: &Value) -> Value {
     let mut object = json!({

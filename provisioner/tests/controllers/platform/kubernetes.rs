@@ -3,8 +3,9 @@
 use manifests::api::platform_operator::PlatformOperator;
 use serde_json::{Value, json};
 
-use super::stage::{Platform, packages};
-use crate::{catalogs::served::Server, support::wait_for};
+use super::support::{Platform, packages};
+use crate::catalogs::external_servers::Server;
+use crate::support::wait_for;
 
 async fn minors(platform: &Platform, cluster: &str, package: &str) {
     let expected = format!("{cluster} {package}");

@@ -9,13 +9,11 @@ use manifests::api::{
 };
 use serde_json::{Value, json};
 
-use super::stage::{Platform, bundle, packages};
-use crate::{
-    aggregator::{history, version},
-    catalogs::served::Server,
-    openshift::{self, CLUSTER_VERSION, PLATFORM_OPERATOR},
-    support::{condition, delete, eventually, operator, wait_for},
-};
+use super::support::{Platform, bundle, packages};
+use crate::catalogs::external_servers::Server;
+use crate::cluster_operator::{history, version};
+use crate::openshift::{self, CLUSTER_VERSION, PLATFORM_OPERATOR};
+use crate::support::{condition, delete, eventually, operator, wait_for};
 
 fn with_maximum(mut bundle: Value, maximum: &str) -> Value {
     let properties = bundle["properties"].as_array_mut().unwrap();

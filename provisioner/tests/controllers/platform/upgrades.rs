@@ -1,14 +1,12 @@
 //! Upgrades along single edges, and their approval.
 
-use cluster::node::FATE;
+use cluster::fake_node::FATE;
 use kube::ResourceExt as _;
 use manifests::api::{bundle_instance::BundleInstance, labels};
 use serde_json::{Value, json};
 
-use super::{
-    kubernetes::packages_follow_the_apiserver,
-    stage::{Platform, bundle, packages},
-};
+use super::kubernetes::packages_follow_the_apiserver;
+use super::support::{Platform, bundle, packages};
 use crate::support::{account, operator, wait_for};
 
 const LINE: [&str; 3] = ["1.0.0", "1.0.1", "1.0.2"];

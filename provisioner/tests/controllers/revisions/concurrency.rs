@@ -7,10 +7,8 @@ use manifests::api::bundle::{Bundle, Phase};
 use tokio::time::sleep;
 
 use super::*;
-use crate::{
-    faults::stage::empty,
-    support::{Fault, Provisioner, Relay, namespace_object},
-};
+use crate::faults::support::empty;
+use crate::support::{Fault, Provisioner, Relay, namespace_object};
 
 /// The number of objects that the controller reconciles at once.
 const SLOW: usize = 16;

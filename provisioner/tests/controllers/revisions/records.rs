@@ -16,10 +16,8 @@ use sha2::{Digest as _, Sha256};
 use tokio::{sync::Notify, task::JoinHandle};
 
 use super::*;
-use crate::{
-    faults::stage::stage,
-    support::{Options, SYSTEM, crd, large, quota, until, wait_for},
-};
+use crate::faults::support::stage;
+use crate::support::{Options, SYSTEM, crd, large, quota, until, wait_for};
 
 /// The number of objects whose record takes several Secrets.
 const MANY: usize = 2500;

@@ -14,10 +14,8 @@ use manifests::api::{
 };
 
 use super::*;
-use crate::{
-    faults::stage::empty,
-    support::{Options, Provisioner, notes, until},
-};
+use crate::faults::support::empty;
+use crate::support::{Options, Provisioner, notes, until};
 
 impl Fixture<'_> {
     fn api<K>(&self) -> Api<K>

@@ -6,10 +6,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 use tokio::time::sleep;
 
 use super::*;
-use crate::{
-    faults::stage::{empty, stage},
-    support::{Options, Provisioner, bind, define, operator_conditions, service_account},
-};
+use crate::faults::support::{empty, stage};
+use crate::support::{Options, Provisioner, bind, define, operator_conditions, service_account};
 
 // The repair of an object continues while another object of the same instance cannot be applied.
 #[tokio::test]

@@ -11,10 +11,8 @@ use manifests::api::bundle_instance::RevisionState;
 use tokio::task::AbortHandle;
 
 use super::*;
-use crate::{
-    faults::stage::{empty, stage},
-    support::{Options, Provisioner, wait_deleted},
-};
+use crate::faults::support::{empty, stage};
+use crate::support::{Options, Provisioner, wait_deleted};
 
 /// Two whole steps and a part of another. The status lists 500 objects.
 const OBJECTS: usize = 550;

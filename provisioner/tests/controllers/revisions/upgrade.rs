@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 use tokio::time::sleep;
 
 use super::*;
-use crate::{
-    faults::stage::stage,
-    support::{Options, crd},
-};
+use crate::faults::support::stage;
+use crate::support::{Options, crd};
 
 // An object that left the bundle is pruned once the new revision is active, and not before.
 #[tokio::test]

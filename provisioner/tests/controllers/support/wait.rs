@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
 use manifests::api::bundle_instance::BundleInstance;
 
-use super::child;
+use super::provisioner_process;
 
 /// The limit of any wait on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
@@ -22,7 +22,7 @@ pub(crate) async fn wait_for<K: Watched>(
 ) -> K {
     let found = wait::object(api, name, PATIENCE, |object| predicate(object).is_some()).await;
     found.unwrap_or_else(|last| {
-        let logs = child::logs(name);
+        let logs = provisioner_process::logs(name);
         panic!("{name}: not {description} after {PATIENCE:?}: {last}\n{logs}")
     })
 }
@@ -55,7 +55,7 @@ pub(crate) async fn within<T>(
 ) -> T {
     let done = wait::eventually(limit, attempt).await;
     done.unwrap_or_else(|reason| {
-        let logs = child::logs(description);
+        let logs = provisioner_process::logs(description);
         panic!("not {description} after {limit:?}: {reason}\n{logs}")
     })
 }

@@ -17,8 +17,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitCode, ExitStatus};
 
 use anyhow::{Context as _, Result, bail};
-use cluster::machine::{self, Machine};
-use cluster::{Cluster, Nodes, Options, worker};
+use cluster::sandbox::{self, Machine};
+use cluster::{Cluster, Nodes, Options, node};
 use tokio::process::Command;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -48,7 +48,7 @@ async fn main() -> Result<ExitCode> {
         args.next();
     }
     if pods == Pods::Node && args.next_if(|arg| arg == "--check").is_some() {
-        machine::check()?;
+        sandbox::check()?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut command: Vec<OsString> = match args.next() {
@@ -70,10 +70,10 @@ async fn main() -> Result<ExitCode> {
         let machine = Machine::new()?;
         return on(&machine, &command, &mut terminate).await;
     }
-    if pods == Pods::Node && machine::current().is_none() {
+    if pods == Pods::Node && sandbox::current().is_none() {
         let machine = Machine::new()?;
         tokio::select! {
-            built = worker::build() => built?, // the machine has no network to load sources
+            built = node::build() => built?, // the machine has no network to load sources
             _ = interrupt.recv() => return Ok(ExitCode::from(130)),
             _ = terminate.recv() => return Ok(ExitCode::from(143)),
         }

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{publish, source};
 use crate::e2e::{
     day_0::MARKETPLACE,
-    world::{SYSTEM, world},
+    environment::{SYSTEM, world},
 };
 
 // parity: source-1, source-7, source-18, serve-1, serve-6

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::{permit, publish, source};
 use crate::e2e::{
     day_0::MARKETPLACE,
+    environment::{SYSTEM, World, merge, world},
     wait::{self, LONG_TIMEOUT, container, eventually, ready},
-    world::{SYSTEM, World, merge, world},
 };
 
 impl World {

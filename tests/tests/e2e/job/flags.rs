@@ -11,8 +11,8 @@ use super::{delete, pulled, reference, succeeded, wait_unpacked};
 use crate::e2e::{
     bundle::Operator,
     catalogs,
+    environment::{CORE, CORE_POD, LEADER_LABELS, SYSTEM, World, world},
     wait::{self, message},
-    world::{CORE, CORE_POD, LEADER_LABELS, SYSTEM, World, world},
 };
 
 /// The test restarts the provisioner with other flags.

@@ -6,7 +6,7 @@ use cluster::KUBECONFIG;
 use serde_json::{Value, json};
 use tests::Run;
 
-use super::{super::catalogs, index::Version, world::World};
+use super::{super::catalogs, environment::World, index::Version};
 
 /// Asserts that a run succeeded and that its standard output is `last`.
 #[track_caller]

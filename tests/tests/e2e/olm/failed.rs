@@ -2,14 +2,14 @@
 
 use std::{process::Command, time::Duration};
 
-use cluster::{DryRun, worker};
+use cluster::{DryRun, node};
 use serde_json::{Value, json};
 use tests::{Registry, Run};
 
 use super::{
     command::{annotation, fails, install, names, rukpak, upgrade},
+    environment::{World, world},
     index::Version,
-    world::{World, world},
 };
 
 /// OLM cannot unpack the second version, because the node cannot pull its image. The third version replaces the first.
@@ -53,7 +53,7 @@ async fn failed_plan_is_reported_with_a_working_remedy() {
     };
     let first = Version::publish("murex", "0.0.1");
     let more = [("service.yaml", service("murex"))];
-    let second = Version::publish_with("murex", "0.0.2", &worker::REGISTRY.to_string(), &more);
+    let second = Version::publish_with("murex", "0.0.2", &node::REGISTRY.to_string(), &more);
     let third = Version::publish("murex", "0.0.3");
     install(world, space, &first, &[]);
     let mut other = service("other");

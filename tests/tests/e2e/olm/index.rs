@@ -2,14 +2,14 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
-use cluster::worker;
+use cluster::node;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::{Buildah, opm_command};
 
 use super::{
     super::bundle::{self, Operator, rukpak},
-    world::built,
+    environment::built,
 };
 
 /// The label that names the directory of a catalog in its image.
@@ -27,7 +27,7 @@ pub(crate) struct Version {
 impl Version {
     /// Publishes a version in the node's registry.
     pub(crate) fn publish(package: &'static str, number: &'static str) -> Self {
-        let registry = worker::REGISTRY.to_string();
+        let registry = node::REGISTRY.to_string();
         Self::publish_with(package, number, &registry, &[])
     }
 
@@ -52,7 +52,7 @@ impl Version {
             image: "quay.io/tidewatch/operator:none",
             ..Operator::new(package, number)
         };
-        let registry = worker::REGISTRY.to_string();
+        let registry = node::REGISTRY.to_string();
         Self::push(package, number, &registry, operator.dir().path())
     }
 
@@ -116,7 +116,7 @@ pub(crate) fn publish_folder(tag: &str, dir: &Path) -> String {
 
 /// Publishes a directory as the image that a Dockerfile describes.
 fn publish_file(tag: &str, file: &str, dir: &Path) -> String {
-    let image = format!("{}/catalogs/{tag}", worker::REGISTRY);
+    let image = format!("{}/catalogs/{tag}", node::REGISTRY);
     Buildah::new().publish(file, dir, &image, &[]);
     image
 }
@@ -125,7 +125,7 @@ fn publish_file(tag: &str, file: &str, dir: &Path) -> String {
 pub(crate) fn publish_serving(tag: &str, bundles: &[&Version]) -> String {
     let dir = write(bundles);
     make_servable(dir.path());
-    let (registry, version) = (worker::REGISTRY, env!("CARGO_PKG_VERSION"));
+    let (registry, version) = (node::REGISTRY, env!("CARGO_PKG_VERSION"));
     let file = format!(
         "FROM {registry}/rukpak/provisioner:v{version}\nLABEL {FILES}\nCOPY . /\n\
          ENTRYPOINT [\"/provisioner\", \"serve\", \"/configs\"]\n"
@@ -146,7 +146,7 @@ pub(crate) fn publish_serving_database(tag: &str, bundles: &[&Version]) -> Strin
     make_servable(dir.path());
     let opm = opm_command(dir.path());
     fs::copy(opm.get_program(), dir.path().join("usr/bin/opm")).unwrap();
-    let image = format!("{}/catalogs/{tag}", worker::REGISTRY);
+    let image = format!("{}/catalogs/{tag}", node::REGISTRY);
     let buildah = Buildah::new();
     let file = format!(
         "FROM {}\nLABEL {DATABASE}\nCOPY . /\nWORKDIR /tmp\n\
@@ -160,7 +160,7 @@ pub(crate) fn publish_serving_database(tag: &str, bundles: &[&Version]) -> Strin
 /// Publishes tools of this machine as an image.
 pub(crate) fn publish_tools(name: &str, tools: &[&str]) {
     let buildah = Buildah::new();
-    let destination = format!("docker://{}/{name}", worker::REGISTRY);
+    let destination = format!("docker://{}/{name}", node::REGISTRY);
     buildah.push(
         &buildah.base_of(tools),
         &destination,

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::{
     command::{annotation, names, parts},
+    docs::story,
+    environment::{OPM, world},
     index::{self, Version},
-    page::story,
-    world::{OPM, world},
 };
 
 /// The default image that unpacks the parts; the test publishes this machine's shell under its name.

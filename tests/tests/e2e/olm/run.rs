@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::{
     command::{annotation, approve, names, parts, rukpak, source, subscribe, succeeds, upgrade},
+    docs::story,
+    environment::{World, world},
     index::{self, Version},
-    page::story,
-    world::{World, world},
 };
 
 /// Waits until a version is the only one of its operator: OLM removes the replaced versions with a delay.

@@ -2,21 +2,21 @@
 
 use std::net::SocketAddr;
 
-use cluster::machine;
+use cluster::sandbox;
 use serde_json::json;
 
 use super::{
     super::{catalogs, day_0::Server},
     command::subscribe,
+    environment::world,
     index::{self, Version},
-    world::world,
 };
 
 // parity: serve-9
 #[tokio::test]
 async fn olm_installs_and_upgrades_from_a_rukpak_catalog() {
     let world = world().await;
-    let address = SocketAddr::new(machine::ADDRESS.into(), 50061);
+    let address = SocketAddr::new(sandbox::ADDRESS.into(), 50061);
     let (first, second) = (
         Version::publish("kelp", "1.0.0"),
         Version::publish("kelp", "1.1.0"),

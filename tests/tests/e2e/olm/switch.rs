@@ -6,7 +6,7 @@
 //!                     └── conditions, applied beside the status that catalog-operator writes
 //! ```
 
-use cluster::worker;
+use cluster::node;
 use k8s_openapi::{
     api::{apps::v1::Deployment, core::v1::Pod},
     apimachinery::pkg::apis::meta::v1::Time,
@@ -17,12 +17,12 @@ use serde_json::json;
 
 use super::{
     super::{
+        environment::{CORE, SYSTEM, merge, merge_status},
         wait::{self, LONG_TIMEOUT, available, eventually},
-        world::{CORE, SYSTEM, merge, merge_status},
     },
     command::subscribe,
+    environment::{World, world},
     index::{self, Version},
-    world::{World, world},
 };
 
 /// A namespace whose CatalogSources the provisioner reads without a setting.
@@ -144,7 +144,7 @@ async fn template_resolves_and_olm_rolls_its_pod_after_an_upgrade() {
     let after = index::publish_serving(&tag(minor + 1), &[&first, &second]);
     let variables =
         "{kube_major_version}.{kube_minor_version}-olm{olm_major_version}.{olm_minor_version}";
-    let template = format!("{}/catalogs/{NAME}:v{variables}", worker::REGISTRY);
+    let template = format!("{}/catalogs/{NAME}:v{variables}", node::REGISTRY);
     world
         .apply(json!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",

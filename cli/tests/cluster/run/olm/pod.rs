@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Operator, SPACE, Scene};
-use crate::world::{Rukpak as _, unique};
+use crate::environment::{Rukpak as _, unique};
 
 pub(super) async fn is_hardened_on_request_and_reported_if_not_ready(scene: &Scene) {
     let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});

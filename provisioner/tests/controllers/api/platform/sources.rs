@@ -8,7 +8,7 @@ use manifests::api::crds;
 use super::*;
 use crate::support::{catalog_source, delete};
 
-mod warned;
+mod warnings;
 
 pub(in crate::api) fn source(name: &str, spec: &Value) -> Value {
     catalog_source("default", name, spec)

@@ -3,10 +3,8 @@
 use cluster::Cluster;
 
 use super::{records::forget_records, *};
-use crate::{
-    faults::stage::empty,
-    support::{Fault, Options, Provisioner, Relay, eventually},
-};
+use crate::faults::support::empty;
+use crate::support::{Fault, Options, Provisioner, Relay, eventually};
 
 /// The API server fails to store the status of this instance.
 fn unwritable(name: &str) -> Fault {

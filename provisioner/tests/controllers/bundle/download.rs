@@ -1,0 +1,89 @@
+//! Content over the network, from the shipped program.
+
+use reqwest::{Client, Method, StatusCode};
+
+use super::*;
+use crate::content::support;
+
+/// A client with roles of the install file.
+pub(super) struct Reader<'a> {
+    world: &'a World,
+    browser: Client,
+    base: String,
+    token: String,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) async fn new(roles: &[&str]) -> Self {
+        Self::with_roles(world().await, roles).await
+    }
+
+    /// Returns the same in another world.
+    pub(super) async fn with_roles(world: &'a World, roles: &[&str]) -> Self {
+        let provisioner = world.provisioner().await;
+        let (browser, base) = support::visit(world.client(), provisioner).await;
+        support::apply_roles(world.cluster).await;
+        let (_, token) = support::account(world.cluster, SYSTEM, roles).await;
+        Self {
+            world,
+            browser,
+            base,
+            token,
+        }
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Vec<u8>) -> (StatusCode, Vec<u8>) {
+        let request = self
+            .browser
+            .request(method, format!("{}{path}", self.base))
+            .bearer_auth(&self.token)
+            .body(body);
+        let response = request.send().await.unwrap();
+        (response.status(), response.bytes().await.unwrap().to_vec())
+    }
+
+    /// Returns the response from `status.contentURL`.
+    pub(super) async fn get(&self, bundle: &Bundle) -> Vec<u8> {
+        let url = bundle.status.as_ref().unwrap().content_url.clone().unwrap();
+        let (_, path) = url.trim_start_matches("https://").split_once('/').unwrap();
+        let path = format!("/{path}");
+        let (status, body) = self.send(Method::GET, &path, Vec::new()).await;
+        assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
+        body
+    }
+
+    /// Uploads an archive for a new Bundle. Returns its name, and the response.
+    pub(super) async fn put(&self, archive: Vec<u8>) -> (String, StatusCode, Vec<u8>) {
+        let name = unique("upload");
+        self.world.bundle(&name, "plain", upload(None)).await;
+        let path = format!("/uploads/{name}.tgz");
+        let (status, body) = self.send(Method::PUT, &path, archive).await;
+        (name, status, body)
+    }
+
+    /// Creates a Bundle, uploads this content, and returns its name.
+    async fn upload(&self, content: &Content) -> String {
+        let (name, status, body) = self.put(archive(content)).await;
+        let text = String::from_utf8_lossy(&body);
+        assert_eq!(status, StatusCode::CREATED, "{text}");
+        name
+    }
+}
+
+pub(super) fn files(archive: &[u8]) -> Vec<String> {
+    let unpacked = unpacker::stream(archive, &unpacker::Options::default()).unwrap();
+    let paths = unpacked.content.files().map(|(path, _)| path.to_owned());
+    paths.collect()
+}
+
+// parity: b19, b20
+#[tokio::test]
+async fn b19_b20_uploads_are_unpacked_or_refused() {
+    let uploader = Reader::new(&["bundle-uploader"]).await;
+    let good = uploader.upload(&small("b19")).await;
+    let object = config_map("default", "nested", "b20");
+    let nested = content(&[("manifests/more/a.yaml", object)]);
+    let nested = uploader.upload(&nested).await;
+    world().await.wait_bundle(&good, "Unpacked", "True").await;
+    says(&nested, "UnpackFailed", "manifests/more").await;
+}

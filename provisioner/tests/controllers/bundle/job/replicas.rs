@@ -1,0 +1,221 @@
+//! Cases that need a separate cluster: provisioners that restart, several provisioners, and a namespace without quota.
+
+use cluster::Lease;
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::{Client, api::ListParams};
+use reqwest::StatusCode;
+use tempfile::TempDir;
+
+use super::*;
+use crate::content::support::visit;
+use crate::support::{says, unpacked, with_controllers};
+
+/// A control plane without a provisioner.
+pub(super) async fn cluster() -> Lease {
+    let cluster = with_controllers().await;
+    unpack_account(&cluster).await;
+    cluster
+}
+
+pub(super) async fn start(cluster: &Cluster, dir: &TempDir) -> (Provisioner, Kubelet) {
+    let options = Options {
+        storage: Some(dir.path().to_owned()),
+        flags: vec![
+            "--controllers=bundle".to_owned(),
+            "--image-pull=job".to_owned(),
+        ],
+        ..Options::default()
+    };
+    let provisioner = Provisioner::start(cluster, options).await;
+    let kubelet = Kubelet::new(cluster.client().unwrap(), &provisioner.url("content"));
+    (provisioner, kubelet)
+}
+
+/// Creates a Bundle that does not say who pulls its image.
+pub(super) async fn bundle(client: &Client, name: &str) -> Api<Bundle> {
+    let api: Api<Bundle> = Api::all(client.clone());
+    let source = image(&format!("127.0.0.1:1/{name}:v1"));
+    create(&api, &super::bundle(name, "plain", source)).await;
+    api
+}
+
+/// Denies pods in the system namespace.
+async fn exhaust(cluster: &Cluster, quotas: &Api<ResourceQuota>) {
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": SYSTEM},
+        "spec": {"hard": {"pods": "0"}},
+    });
+    apply(cluster, &quota).await;
+    let counted = |quota: &ResourceQuota| {
+        let hard = quota.status.as_ref()?.hard.as_ref()?;
+        hard.contains_key("pods").then_some(())
+    };
+    wait_for(quotas.clone(), "none", "counted", counted).await;
+}
+
+fn content_digest(bundle: &Bundle) -> Option<String> {
+    bundle.status.as_ref()?.content_digest.clone()
+}
+
+#[tokio::test]
+async fn jobs_outlast_quotas_restarts_and_a_lost_store() {
+    let cluster = cluster().await;
+    let client = cluster.client().unwrap();
+    let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), SYSTEM);
+    exhaust(&cluster, &quotas).await;
+    let (dir, name) = (storage(), "comes");
+    let content = small(name);
+    let (first, node) = start(&cluster, &dir).await;
+    let bundles = bundle(&client, name).await;
+    let denied = says(&bundles, name, "", "exceeded quota").await;
+    assert_eq!(denied.status.unwrap().phase, Some(Phase::Pending));
+    delete(&quotas, "none").await;
+    let (pod, job) = (node.pod(name).await, node.job(name).await);
+    first.signal("KILL").await;
+    drop(first);
+
+    // The same Job continues, and delivers to the provisioner that runs then.
+    let (second, node) = start(&cluster, &dir).await;
+    node.run(&pod, &content).await.unwrap();
+    let before = unpacked(&bundles, name).await;
+    assert_eq!(node.job(name).await.uid(), job.uid());
+    second.signal("KILL").await;
+    drop(second);
+
+    // With an empty store, the node pulls again; the Bundle does not change.
+    let empty = storage();
+    let (third, node) = start(&cluster, &empty).await;
+    let again = next_job(&node, name, &job).await;
+    let pod = node.pod(name).await;
+    let status = bundles.get(name).await.unwrap().status;
+    assert_eq!(status, before.status);
+    // Other content is rejected and reported.
+    let changed = node.run(&pod, &small("something else")).await;
+    let error = changed.unwrap_err().to_string();
+    assert!(error.contains("this Bundle is pinned"), "{error}");
+    let lost = wait_for(bundles.clone(), name, "reported", |bundle: &Bundle| {
+        let lost = condition(&bundle.status.as_ref()?.conditions, "ContentAvailable")?;
+        let is_reported = lost.message.contains("this Bundle is pinned");
+        is_reported.then_some(())
+    })
+    .await;
+    assert_eq!(content_digest(&lost), content_digest(&before));
+    next_job(&node, name, &again).await;
+    node.run(&node.pod(name).await, &content).await.unwrap();
+    let after = wait_for(bundles, name, "available", |bundle: &Bundle| {
+        (bundle.status.as_ref()?.conditions.len() == 1).then_some(())
+    })
+    .await;
+    assert_eq!(content_digest(&after), content_digest(&before));
+    drop(third);
+}
+
+/// Creates a pod that stands for a provisioner of these tests.
+async fn replica(pods: &Api<Pod>, name: &str, leads: bool) {
+    let mut labels =
+        json!({"app.kubernetes.io/name": "rukpak", "app.kubernetes.io/component": "core"});
+    if leads {
+        labels["core.rukpak.io/leader"] = "true".into();
+    }
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels},
+        "spec": {"serviceAccountName": "unpack", "containers": [{"name": "provisioner", "image": "a"}]},
+    });
+    create(pods, &serde_json::from_value(pod).unwrap()).await;
+}
+
+fn options(pod: &str) -> Options {
+    let flags = [
+        "--controllers=bundle",
+        "--leader-elect",
+        "--lease-duration=60s",
+    ];
+    Options {
+        flags: flags.map(str::to_owned).to_vec(),
+        environment: vec![("POD_NAME", pod.to_owned())],
+        ..Options::default()
+    }
+}
+
+/// Waits until exactly these pods have the label that the Service selects.
+async fn labeled(pods: &Api<Pod>, expected: &[&str]) {
+    let labeled = async || {
+        let all = ListParams::default().labels("core.rukpak.io/leader=true");
+        let found = pods.list(&all).await.unwrap();
+        found.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
+    };
+    until(&format!("{expected:?}"), labeled, |found| found == expected).await;
+}
+
+// parity: rukpak-24
+#[tokio::test]
+async fn service_selects_the_leader_and_others_reject_content() {
+    let cluster = cluster().await;
+    let client = cluster.client().unwrap();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), SYSTEM);
+    // The label of the second pod is left from an earlier container, and the third pod has no provisioner.
+    for (name, leads) in [("one", false), ("two", true), ("three", true)] {
+        replica(&pods, name, leads).await;
+    }
+    let first = Provisioner::start(&cluster, options("one")).await;
+    first.says("leading").await;
+    labeled(&pods, &["one"]).await;
+    let second = Provisioner::start(&cluster, options("two")).await;
+    second.says("waiting for the leader Lease").await;
+
+    // A label that another client removes or adds is corrected.
+    for (pod, value) in [("one", json!(null)), ("two", json!("true"))] {
+        let label = json!({"metadata": {"labels": {"core.rukpak.io/leader": value}}});
+        merge(&pods, pod, &label).await;
+        labeled(&pods, &["one"]).await;
+    }
+
+    // A request to the address of the second replica reaches it all the same.
+    let bundles: Api<Bundle> = Api::all(client.clone());
+    create(&bundles, &super::bundle("two", "plain", nowhere("two"))).await;
+    let node = Kubelet::new(client.clone(), &second.url("content"));
+    let pod = node.pod("two").await;
+    let (browser, base) = visit(client, &second).await;
+    let request = browser.put(format!("{base}/unpack/two.tgz")).body("x");
+    let request = request.bearer_auth(node.token(&pod).await);
+    let answer = request.send().await.unwrap();
+    let (status, text) = (answer.status(), answer.text().await.unwrap());
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
+    assert!(text.contains("this replica is not the leader"), "{text}");
+
+    // The first replica ends and loses its label; then the second receives the content.
+    first.signal("TERM").await;
+    assert_eq!(first.ended().await, 0, "{}", first.log());
+    second.says("leading").await;
+    labeled(&pods, &["two"]).await;
+    node.run(&pod, &small("two")).await.unwrap();
+    unpacked(&bundles, "two").await;
+    second.signal("TERM").await;
+    assert_eq!(second.ended().await, 0, "{}", second.log());
+    labeled(&pods, &[]).await;
+}
+
+#[tokio::test]
+async fn replicas_without_a_lease_keep_each_others_label() {
+    let cluster = cluster().await;
+    let pods: Api<Pod> = Api::namespaced(cluster.client().unwrap(), SYSTEM);
+    let mut started = Vec::new();
+    for name in ["one", "two"] {
+        replica(&pods, name, false).await;
+        let options = Options {
+            flags: vec!["--controllers=bundle".to_owned()],
+            environment: vec![("POD_NAME", name.to_owned())],
+            ..Options::default()
+        };
+        let provisioner = Provisioner::start(&cluster, options).await;
+        provisioner.says("this pod has the leader label").await;
+        started.push(provisioner);
+    }
+    labeled(&pods, &["one", "two"]).await;
+    // A label that another client removes is added again, and no other change is made.
+    let before = pods.get("two").await.unwrap().resource_version();
+    let label = json!({"metadata": {"labels": {"core.rukpak.io/leader": null}}});
+    merge(&pods, "one", &label).await;
+    labeled(&pods, &["one", "two"]).await;
+    assert_eq!(pods.get("two").await.unwrap().resource_version(), before);
+}

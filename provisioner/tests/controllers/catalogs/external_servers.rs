@@ -1,0 +1,207 @@
+//! Catalogs of servers outside of the provisioner.
+
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
+
+use catalog::{
+    Limits, Source,
+    registry::{Cache, serve},
+};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use tokio::{net::TcpListener, sync::oneshot};
+
+use super::{status::reason, *};
+use crate::cluster_operator::define;
+use crate::support::Line;
+
+/// A server of a catalog.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+    _folder: TempDir,
+}
+
+impl Server {
+    /// Serves a catalog with these versions, at a former address, or at any address.
+    pub(super) async fn start(at: Option<SocketAddr>, versions: &[&str]) -> Self {
+        Self::with_documents(at, &tide(versions)).await
+    }
+
+    /// Serves a catalog with any documents.
+    pub(crate) async fn with_documents(at: Option<SocketAddr>, documents: &[Value]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let configs = dir.path().join("configs");
+        std::fs::create_dir(&configs).unwrap();
+        write_documents(&configs, documents);
+        let cache = Cache::open(&dir.path().join("cache")).unwrap();
+        let (store, _) = cache
+            .load_or_build(Source::Directory(&configs), &Limits::default())
+            .unwrap();
+        let at = at.unwrap_or_else(|| ([127, 0, 0, 1], 0).into());
+        let listener = eventually("the port is free", async || {
+            let bound = TcpListener::bind(at).await;
+            bound.map_err(|error| error.to_string())
+        })
+        .await;
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let stopped = async { drop(stopped.await) };
+            serve(Arc::new(store), listener, stopped).await.unwrap();
+        });
+        Self {
+            address,
+            stop: Some(stop),
+            task,
+            _folder: dir,
+        }
+    }
+
+    /// Serves other documents at the same address.
+    pub(crate) async fn replaced(self, documents: &[Value]) -> Self {
+        let address = self.stop().await;
+        Self::with_documents(Some(address), documents).await
+    }
+
+    pub(crate) async fn stop(mut self) -> SocketAddr {
+        self.stop.take().unwrap().send(()).unwrap();
+        self.task.await.unwrap();
+        self.address
+    }
+}
+
+pub(super) fn want(shelf: &Shelf, packages: &[&str]) {
+    let packages: BTreeSet<String> = packages.iter().map(|&package| package.to_owned()).collect();
+    shelf.ctx.catalogs.track_candidates(packages);
+}
+
+/// Leaves no catalogs.
+pub(super) async fn servers_are_asked_for_what_is_wanted_and_reported(shelf: &Shelf) {
+    let server = Server::start(None, &["1.0.0", "1.1.0"]).await;
+    let address = server.address;
+    let spec = json!({"address": address.to_string()});
+    shelf.declare("catalogs", "mine", spec).await;
+    let pending = ["catalogs/mine: pending"];
+    shelf.offers_become("tide", &pending).await;
+    want(shelf, &["tide", "none"]);
+    shelf.tide(&["mine: 1.0.0 1.1.0"]).await;
+    assert_eq!(shelf.offers("none"), ["catalogs/mine: absent"]);
+    {
+        // The answer contains all fields that decisions need, also those that lists omit.
+        let offers = shelf.ctx.catalogs.offers("tide", None);
+        let CatalogAnswer::Package(package) = offers.list()[0].answer else {
+            panic!("there is one");
+        };
+        let bundle = package.bundle("tide.v1.1.0").unwrap();
+        assert_eq!(bundle.min_kube.as_deref(), Some("1.25.0"));
+        let declared = bundle.max_openshift.as_ref().unwrap();
+        assert_eq!(declared.text(), "4.15");
+        assert_eq!(bundle.invalid_properties, None);
+        assert_eq!(package.default_channel, "stable");
+        let entries = &package.channels["stable"].entries;
+        assert_eq!(entries[1].replaces.as_deref(), Some("tide.v1.0.0"));
+    }
+    let ready = |address: SocketAddr| {
+        json!({
+            "reason": null, "message": null,
+            "connectionState": {"lastObservedState": "READY", "address": address.to_string()},
+            "registryService": {"protocol": "grpc", "serviceName": null, "createdAt": "*"},
+        })
+    };
+    let first = shelf.reports("mine", ready(address)).await;
+
+    // A catalog changes when another process serves it.
+    server.stop().await;
+    shelf.fails_with("mine", &address.to_string()).await;
+    let before = ["catalogs/mine: tide.v1.0.0 tide.v1.1.0"];
+    assert_eq!(shelf.offers("tide"), before);
+    let failing = json!({
+        "reason": "RegistryServerError", "message": "couldn't connect to registry - *",
+        "connectionState": {"lastObservedState": "TRANSIENT_FAILURE"},
+    });
+    shelf.reports("mine", failing).await;
+    let server = Server::start(Some(address), &["1.0.0", "1.1.0", "1.2.0"]).await;
+    shelf.tide(&["mine: 1.0.0 1.1.0 1.2.0"]).await;
+    let again = shelf.reports("mine", ready(address)).await;
+    assert_eq!(again.registry_service, first.registry_service);
+    let connected = |status: CatalogSourceStatus| status.connection_state.unwrap().last_connect;
+    assert!(connected(again) > connected(first));
+
+    // Another address needs another connection.
+    let other = Server::start(None, &["1.0.0"]).await;
+    let spec = json!({"address": other.address.to_string()});
+    shelf.declare("catalogs", "mine", spec).await;
+    shelf.reports("mine", ready(other.address)).await;
+    server.stop().await;
+    other.stop().await;
+    shelf.forget(&["mine"]).await;
+}
+
+// parity: platform-7, openshift-13
+#[tokio::test]
+async fn catalogs_of_olm_are_read_from_its_server() {
+    let shelf = Shelf::bare().await;
+    // CRDs alone do not mean that OLM runs.
+    let olm = define(&shelf.cluster, "clusterserviceversions").await;
+    define(&shelf.cluster, "catalogsources").await;
+    want(&shelf, &["tide"]);
+    let spec = json!({"image": "127.0.0.1:1/org/catalog:v1"});
+    shelf.declare("catalogs", "mine", spec).await;
+    let unreached = "failed to reach the registry 127.0.0.1:1";
+    shelf.fails_with("mine", unreached).await;
+    let failed = json!({"reason": "RegistryServerError"});
+    shelf.reports("mine", failed).await;
+    shelf.olm(1).await;
+    eventually("OLM is noticed", async || {
+        // No registry is asked while OLM may still start to serve the catalog.
+        let spec = json!({"image": "127.0.0.1:1/org/catalog:v1"});
+        shelf.declare("catalogs", "mine", spec).await;
+        let offers = shelf.offers("tide");
+        let waits =
+            offers[0].starts_with("catalogs/mine: unknown: OLM does not serve the catalog yet");
+        waits.then_some(()).ok_or(format!("{offers:?}"))
+    })
+    .await;
+
+    let server = Server::start(None, &["1.0.0"]).await;
+    let status = |state: &str| {
+        json!({"status": {"connectionState": {
+            "address": server.address.to_string(), "lastObservedState": state,
+        }}})
+    };
+    let sources = shelf.sources("catalogs");
+    for (state, expected) in tests::rows![
+        "CONNECTING" => "catalogs/mine: unknown: OLM does not serve the catalog yet…";
+        "READY" => "catalogs/mine: tide.v1.0.0";
+        // The content that was read stays.
+        "TRANSIENT_FAILURE" => "catalogs/mine: tide.v1.0.0";
+    ] {
+        merge_status(&sources, "mine", &status(state)).await;
+        shelf.offers_become("tide", &[expected]).await;
+    }
+
+    // OLM writes the status of the catalog from now on.
+    let source = sources.get("mine").await.unwrap();
+    assert_eq!(reason(&source), "RegistryServerError", "{source:?}");
+
+    // A server is not asked again for each change of the state that OLM reports.
+    let line = Line::new(&server.address.to_string()).await;
+    for _ in 0..10 {
+        for state in ["READY", "CONNECTING"] {
+            let mut status = status(state);
+            status["status"]["connectionState"]["address"] = line.host().into();
+            merge_status(&sources, "mine", &status).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+    let asked = line.connections();
+    assert!((1..=5).contains(&asked), "{asked} connections");
+
+    // OLM and its server are removed, and the status that OLM wrote stays. Then the image is read.
+    merge_status(&sources, "mine", &status("READY")).await;
+    server.stop().await;
+    let crds: Api<CustomResourceDefinition> = Api::all(shelf.client());
+    delete(&crds, &olm).await;
+    shelf.fails_with("mine", unreached).await;
+    assert_eq!(shelf.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
+}

@@ -1,0 +1,143 @@
+//! OLM is installed into a cluster where the provisioner serves catalogs.
+
+use std::{sync::Mutex, time::Duration};
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{Pod, Service, ServiceAccount};
+use kube::{
+    ResourceExt as _,
+    api::ListParams,
+    runtime::watcher::{self, Event},
+};
+use manifests::api::{install, labels};
+use tests::Registry;
+
+use super::{
+    images::push_tide,
+    serving::{HERE, Leader, ONE, bundles, stage},
+    *,
+};
+use crate::cluster_operator::define;
+
+/// Records the changes of the Services of a namespace from now on.
+fn recorded(services: Api<Service>) -> Arc<Mutex<Vec<String>>> {
+    let record = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&record);
+    tokio::spawn(async move {
+        let mut events = watcher::watcher(services, watcher::Config::default()).boxed();
+        while let Some(event) = events.next().await {
+            let entry = match event {
+                Ok(Event::Delete(service)) => format!("{} goes", service.name_any()),
+                Ok(Event::Apply(service) | Event::InitApply(service)) => {
+                    let is_ours = service.labels().contains_key(labels::CATALOG)
+                        || service.labels().contains_key(labels::CATALOG_POD);
+                    let whose = if is_ours { "ours" } else { "theirs" };
+                    format!("{} is {whose}", service.name_any())
+                }
+                _ => continue,
+            };
+            let mut log = log.lock().unwrap();
+            if log.last() != Some(&entry) {
+                log.push(entry);
+            }
+        }
+    });
+    record
+}
+
+fn serves(leader: &Leader) -> Option<String> {
+    metric(&leader.ctx, "rukpak_catalogs_served_by_olm ")
+}
+
+// parity: serve-10
+#[tokio::test]
+async fn new_olm_takes_over_all_served_catalogs() {
+    let shelf = stage().await;
+    let binding = install::catalog_pods(&install::Options::default(), "catalogs");
+    apply(&shelf.cluster, &binding).await;
+    let services = shelf.api::<Service>("catalogs");
+    let pods = shelf.api::<Pod>("catalogs");
+    let registry = Registry::plain();
+    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
+    let leader = Leader::start(&shelf.cluster, HERE);
+    let plain = json!({"image": image});
+    shelf.declare("catalogs", "tides", plain.clone()).await;
+    shelf.serves("tides", &ONE).await;
+    let own = json!({"image": image, "grpcPodConfig": {"memoryTarget": "1Gi"}});
+    shelf.declare("catalogs", "own", own).await;
+    let params = ListParams::default().labels(labels::CATALOG_POD);
+    let our_pods = async || pods.list(&params).await.unwrap().items;
+    until("a pod", our_pods, |found| found.len() == 1).await;
+    shelf.declare("catalogs", "changed", plain.clone()).await;
+    let changed = shelf.serves("changed", &ONE).await;
+    let service = services.get("tides").await.unwrap();
+    let record = recorded(services.clone());
+
+    // OLM is installed and not yet available: without the provisioner, the catalogs would not be served.
+    shelf.olm(0).await;
+    define(&shelf.cluster, "clusterserviceversions").await;
+    let port = shelf.serves("tides", &ONE).await;
+    assert_eq!(serves(&leader).as_deref(), Some("0"));
+
+    // OLM is available: no object of the provisioner blocks it.
+    shelf.olm(1).await;
+    wait_deleted(services.clone(), "changed").await;
+    // OLM writes into the CatalogSource while the provisioner withdraws the catalog.
+    let olms = json!({"status": {"connectionState": {"lastObservedState": "CONNECTING"}}});
+    merge_status(&shelf.sources("catalogs"), "changed", &olms).await;
+    for port in [port, changed] {
+        let until_closed = async { while bundles(port).await.is_ok() {} };
+        let closed = tokio::time::timeout(Duration::from_secs(180), until_closed).await;
+        closed.expect("nobody listens any more");
+    }
+    // Clients that are still connected get answers.
+    assert_eq!(shelf.leads_to("catalogs", "tides").await, None);
+    wait_deleted(services.clone(), "tides").await;
+    wait_deleted(services.clone(), "own").await;
+    wait_deleted(shelf.api::<ServiceAccount>("catalogs"), "own").await;
+    until("no pod", our_pods, Vec::is_empty).await;
+    assert_eq!(serves(&leader).as_deref(), Some("1"));
+    let theirs = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "tides", "namespace": "catalogs", "labels": {"olm.managed": "true"}},
+        "spec": {"selector": {"olm.catalogSource": "tides"}, "ports": [{"name": "grpc", "port": 50051}]},
+    });
+    apply(&shelf.cluster, &theirs).await;
+    let theirs = services.get("tides").await.unwrap();
+    assert_ne!(theirs.uid(), service.uid());
+
+    // OLM restarts. A catalog that is created then also belongs to OLM.
+    shelf.olm(0).await;
+    shelf.declare("catalogs", "late", plain.clone()).await;
+    shelf.olm(1).await;
+    shelf.declare("catalogs", "later", plain).await;
+    eventually("those that changed or came late wait for OLM", async || {
+        let states = leader.ctx.catalogs.states();
+        let waits = |name: &str| {
+            let mut of = states.iter().filter(|state| state.catalog.name == name);
+            let error = of.next().and_then(|state| state.trouble.clone());
+            error.is_some_and(|error| error.starts_with("OLM does not serve the catalog yet"))
+        };
+        (waits("changed") && waits("late") && waits("later"))
+            .then_some(())
+            .ok_or(format!("{states:?}"))
+    })
+    .await;
+    let record = record.lock().unwrap().clone();
+    let of = |name: &str| -> Vec<&str> {
+        let entries = record.iter().filter_map(|entry| entry.strip_prefix(name));
+        entries.collect()
+    };
+    assert_eq!(of("tides "), ["is ours", "goes", "is theirs"], "{record:?}");
+    for name in ["own ", "changed "] {
+        assert_eq!(of(name), ["is ours", "goes"], "{record:?}");
+    }
+    assert_eq!(record.len(), 7, "{record:?}");
+    let after = services.get("tides").await.unwrap();
+    assert_eq!(after.resource_version(), theirs.resource_version());
+    let slices = shelf.slices("catalogs");
+    let params = ListParams::default().labels(labels::CATALOG);
+    let left = slices.list(&params).await.unwrap().items;
+    assert!(left.is_empty(), "{left:?}");
+    leader.end().await;
+}

@@ -1,0 +1,232 @@
+//! Catalogs that get a separate pod, and lose it.
+
+use k8s_openapi::api::core::v1::{Endpoints, Pod};
+use manifests::api::install;
+
+use super::super::api_errors::{allow, deny};
+use super::*;
+use crate::support::account_object;
+
+// parity: pod-1
+#[tokio::test]
+async fn catalog_with_pod_config_has_its_own_pod() {
+    let shelf = stage().await;
+    let binding = install::catalog_pods(&install::Options::default(), "catalogs");
+    apply(&shelf.cluster, &binding).await;
+    let registry = Registry::plain();
+    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
+    let leader = Leader::start(&shelf.cluster, HERE);
+    shelf.declare("catalogs", "tides", grpc(&image)).await;
+    shelf.serves("tides", &ONE).await;
+
+    let services = shelf.services("catalogs");
+    let before = services.get("tides").await.unwrap();
+    let spec = json!({"image": image, "grpcPodConfig": {"nodeSelector": {"catalogs": "here"}}});
+    shelf.declare("catalogs", "tides", spec).await;
+    let pods = shelf.api::<Pod>("catalogs");
+    let pod = found("a pod", async || list(&pods).await.pop()).await;
+    let selector = pod.spec.clone().unwrap().node_selector.unwrap();
+    assert_eq!(selector["catalogs"], "here");
+    // The shared server continues until the pod is ready; the status reports the problem of the pod.
+    let waiting = json!({"status": {"containerStatuses": [{
+        "name": "registry-server", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+        "state": {"waiting": {"reason": "ImagePullBackOff"}},
+    }]}});
+    merge_status(&pods, &pod.name_any(), &waiting).await;
+    let reported = json!({
+        "connectionState": {"lastObservedState": "READY", "address": "tides.catalogs.svc:50051"},
+        "message": "*ImagePullBackOff*",
+    });
+    shelf.reports("tides", reported).await;
+    shelf.serves("tides", &ONE).await;
+    // A choice from the catalog does not wait for the pod.
+    assert_eq!(leader.offers("tide"), ["catalogs/tides: tide.v1.0.0"]);
+
+    is_ready(&pods, &pod.name_any()).await;
+    let selector = async || services.get("tides").await.unwrap().spec.unwrap().selector;
+    let labels = pod.labels();
+    let selects_it = |selector: &Option<BTreeMap<String, String>>| {
+        let selector = selector.clone().unwrap_or_default();
+        let mut all = selector.iter();
+        !selector.is_empty() && all.all(|(key, value)| labels.get(key) == Some(value))
+    };
+    until("the Service selects it", selector, selects_it).await;
+    let after = services.get("tides").await.unwrap();
+    assert_eq!(before.uid(), after.uid(), "and is the same one");
+    let address = |service: &Service| {
+        service
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.cluster_ip.clone())
+    };
+    assert_eq!(address(&before), address(&after));
+    // Kubernetes' controller reports the pod, and the slice of the provisioner is no longer needed.
+    let slices = shelf.slices("catalogs");
+    leads_to_pod(&shelf, true).await;
+    let params = ListParams::default().labels(labels::CATALOG);
+    let our_slices = async || slices.list(&params).await.unwrap().items;
+    until("nothing else leads there", our_slices, Vec::is_empty).await;
+    let ready = json!({"lastObservedState": "READY"});
+    let reported = json!({"connectionState": ready, "message": null});
+    shelf.reports("tides", reported).await;
+    served_are(&leader, &[r#"{namespace="catalogs",name="tides"} 1"#]).await;
+
+    the_one_server_takes_over_again(&shelf, &before).await;
+    served_are(&leader, &[r#"{namespace="catalogs",name="tides"} 1"#]).await;
+    leader.end().await;
+
+    objects_of_olm_are_kept(&shelf, &image).await;
+    a_pod_goes_whatever_the_catalog_becomes(&shelf).await;
+}
+
+/// The pod is deleted when the shared server has the catalog, and the Service stays the same.
+async fn the_one_server_takes_over_again(shelf: &Shelf, before: &Service) {
+    let pods = shelf.api::<Pod>("catalogs");
+    let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));
+    let params = ListParams::default().labels(labels::CATALOG);
+    let gone = json!({"spec": {"grpcPodConfig": null}});
+    let sources = shelf.sources("catalogs");
+    let pod = list(&pods).await.remove(0);
+    let attempt = async || pods.delete(&pod.name_any(), &dry_run()).await;
+    deny(&shelf.cluster, "DELETE", ("", "pods"), attempt).await;
+    merge(&sources, "tides", &gone).await;
+    // A pod that cannot be deleted is reported, and the catalog is served.
+    let reported = json!({
+        "connectionState": {"lastObservedState": "READY"},
+        "message": "*failed to delete its registry pod after the handover*nothing is done here*",
+    });
+    shelf.reports("tides", reported).await;
+    allow(&shelf.cluster, "pods").await;
+    let left = async || list(&pods).await;
+    until("no pod", left, |left| are_leaving(left)).await;
+    // Before the pod was deleted, clients were directed to the provisioner.
+    let [slice] = &slices.list(&params).await.unwrap().items[..] else {
+        panic!("one of ours");
+    };
+    let port = slice.ports.as_ref().unwrap()[0].port.unwrap();
+    let port = u16::try_from(port).unwrap();
+    assert_eq!(bundles(port).await.unwrap(), ["tide.v1.0.0"]);
+    let endpoints = shelf.api::<Endpoints>("catalogs");
+    let old = json!({
+        "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "tides", "namespace": "catalogs"},
+        "subsets": [{"addresses": [{"ip": "192.0.2.77"}], "ports": [{"name": "grpc", "port": 50051}]}],
+    });
+    apply(&shelf.cluster, &old).await;
+    leads_to_pod(shelf, false).await;
+    let service = async || services.get("tides").await.unwrap();
+    let is_ours = |service: &Service| {
+        let labels = service.labels();
+        let selector = service.spec.as_ref().unwrap().selector.as_ref();
+        selector.is_none_or(BTreeMap::is_empty)
+            && labels.contains_key(labels::CATALOG)
+            && !labels.contains_key(labels::CATALOG_POD)
+    };
+    let back = until("the Service selects nothing", service, is_ours).await;
+    assert_eq!(before.uid(), back.uid());
+    // Kubernetes' controllers ignore such a Service, so their objects are deleted.
+    assert_eq!(slices.get_opt("tides-x").await.unwrap(), None);
+    assert_eq!(endpoints.get_opt("tides").await.unwrap(), None);
+    shelf.serves("tides", &ONE).await;
+}
+
+/// Writes the status that a kubelet reports of a serving pod.
+async fn is_ready(pods: &Api<Pod>, name: &str) {
+    let status = json!({"status": {
+        "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [],
+    }});
+    merge_status(pods, name, &status).await;
+}
+
+/// Writes the slice that Kubernetes' controller creates for the pods of a Service.
+async fn leads_to_pod(shelf: &Shelf, is_there: bool) {
+    let mut endpoints = json!([]);
+    if is_there {
+        endpoints = json!([{"addresses": ["192.0.2.77"], "conditions": {"ready": true}}]);
+    }
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": "tides-x", "namespace": "catalogs", "labels": {
+            "kubernetes.io/service-name": "tides", "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+        }},
+        "addressType": "IPv4", "endpoints": endpoints, "ports": [{"name": "grpc", "port": 50051, "protocol": "TCP"}],
+    });
+    apply(&shelf.cluster, &slice).await;
+}
+
+/// Objects of OLM are not mistaken for those of the provisioner.
+async fn objects_of_olm_are_kept(shelf: &Shelf, image: &str) {
+    let pods = shelf.api::<Pod>("catalogs");
+    let source = shelf.sources("catalogs").get("tides").await.unwrap();
+    let theirs = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "tides-olm", "namespace": "catalogs",
+            "labels": {"olm.catalogSource": "tides", "olm.managed": "true"},
+            "ownerReferences": [{
+                "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "tides", "uid": source.uid(),
+            }],
+        },
+        "spec": {"containers": [{"name": "registry-server", "image": image}]},
+    });
+    for object in [account_object("catalogs", "default"), theirs] {
+        shelf.apply(&object).await;
+    }
+    let next = Leader::start(&shelf.cluster, THERE);
+    shelf.hands_out(THERE, "catalogs/tides", &ONE).await;
+    // A pull is counted after all steps of serving the catalog.
+    let polls = "rukpak_catalog_polls_total{outcome=\"new\"} ";
+    let polled = async || metric(&next.ctx, polls);
+    let is_done = |count: &Option<String>| count.as_ref().is_some_and(|count| count != "0");
+    until("it has looked for pods", polled, is_done).await;
+    let pod = pods.get("tides-olm").await.unwrap();
+    assert_eq!(pod.metadata.deletion_timestamp, None);
+    next.end().await;
+}
+
+async fn a_pod_goes_whatever_the_catalog_becomes(shelf: &Shelf) {
+    let pods = shelf.api::<Pod>("catalogs");
+    let (sources, services) = (shelf.sources("catalogs"), shelf.services("catalogs"));
+    let own = json!({"spec": {"grpcPodConfig": {"priorityClassName": ""}}});
+    // A slice of an earlier process leads nowhere as soon as it can be deleted.
+    let slices = shelf.slices("catalogs");
+    let left = ListParams::default().labels(labels::CATALOG);
+    let slice = slices.list(&left).await.unwrap().items.remove(0);
+    let resource = ("discovery.k8s.io", "endpointslices");
+    let attempt = async || slices.delete(&slice.name_any(), &dry_run()).await;
+    deny(&shelf.cluster, "DELETE", resource, attempt).await;
+    merge(&sources, "tides", &own).await;
+    let next = Leader::start(&shelf.cluster, THERE);
+    let params = ListParams::default().labels(labels::CATALOG_POD);
+    let our_pods = async || pods.list(&params).await.unwrap().items;
+    found("a pod again", async || our_pods().await.pop()).await;
+    assert!(slices.get_opt(&slice.name_any()).await.unwrap().is_some());
+    allow(&shelf.cluster, resource.1).await;
+    let our_slices = async || slices.list(&left).await.unwrap().items;
+    until("nothing else leads there", our_slices, Vec::is_empty).await;
+    served_are(&next, &[r#"{namespace="catalogs",name="tides"} 0"#]).await;
+    let elsewhere =
+        json!({"spec": {"grpcPodConfig": null, "image": null, "address": "127.0.0.1:1"}});
+    merge(&sources, "tides", &elsewhere).await;
+    until("no pod", our_pods, |left| are_leaving(left)).await;
+    wait_deleted(services, "tides").await;
+    served_are(&next, &[]).await;
+    next.end().await;
+}
+
+fn are_leaving(pods: &[Pod]) -> bool {
+    let mut pods = pods.iter();
+    pods.all(|pod| pod.metadata.deletion_timestamp.is_some())
+}
+
+fn dry_run() -> DeleteParams {
+    DeleteParams {
+        dry_run: true,
+        ..DeleteParams::default()
+    }
+}
+
+/// Waits until the metric reports these served catalogs.
+async fn served_are(leader: &Leader, expected: &[&str]) {
+    let served = async || leader.served();
+    until("counted", served, |served| *served == expected).await;
+}

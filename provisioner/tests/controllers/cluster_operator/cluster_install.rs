@@ -1,0 +1,191 @@
+//! ClusterOperators during the installation of a cluster, and afterwards.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt as _;
+use manifests::api::platform_operator::PlatformOperator;
+
+use super::*;
+use crate::catalogs::external_servers::Server;
+use crate::platform::support::package;
+use crate::support::{Provisioner, SYSTEM, delete, list, wait_deleted};
+
+/// Returns the conditions without their times.
+fn untimed(status: &ClusterOperatorStatus) -> Vec<(String, String, String)> {
+    let conditions = status.conditions.iter().map(|condition| {
+        let reason = condition.reason.clone().unwrap_or_default();
+        (condition.type_.clone(), condition.status.clone(), reason)
+    });
+    conditions.collect()
+}
+
+// parity: platform-26, openshift-1, openshift-2, openshift-5, openshift-6
+#[tokio::test]
+async fn cluster_operator_reports_platform_operators() {
+    let platform = Platform::new().await;
+    become_openshift(&platform).await;
+    let cluster = platform.world.cluster;
+    history(cluster, &["Partial 4.12.0"]).await;
+    let bundles = platform.bundles("tide", &["1.0.0"]).await;
+    let server = Server::with_documents(None, &package("tide", &bundles)).await;
+    platform.serve("mine", &server).await;
+    let provisioner = platform.start().await;
+
+    reports_no_platform_operators(&platform).await;
+
+    // A PlatformOperator that cannot be installed delays a new cluster and is named: 46, 47.
+    platform.want(json!({"package": {"name": "tide"}})).await;
+    platform.want(json!({"package": {"name": "typo"}})).await;
+    platform.succeeds("tide", "").await;
+    let (installing, one) = (
+        "Progressing=True PlatformOperatorsInstalling",
+        "Installing 1 of 2",
+    );
+    becomes(&platform, installing, one).await;
+    let failing = "encountered the failing typo platform operator with reason \"SourceFailed\"";
+    let operator = becomes(&platform, "Available=False PlatformOperatorError", failing).await;
+    let status = operator.status.unwrap();
+    let message = find(&status, "Available").unwrap().message.as_ref();
+    assert!(!message.unwrap().contains("tide"), "{message:?}");
+
+    // Its deletion makes the cluster healthy: 45, 48.
+    let operators = platform.world.api::<PlatformOperator>();
+    delete(&operators, "typo").await;
+    let well = "All platform operators are in a successful state";
+    let operator = becomes(&platform, "Available=True AsExpected", well).await;
+    let related = operator.status.unwrap().related_objects;
+    let related: Vec<_> = related
+        .iter()
+        .map(|object| (&*object.resource, &*object.name))
+        .collect();
+    let namespace = ("namespaces", "tide-system");
+    for expected in [("bundleinstances", ""), ("bundles", ""), namespace] {
+        assert!(related.contains(&expected), "{expected:?}: {related:?}");
+    }
+
+    // On an installed cluster, a PlatformOperator with a typo does not make the ClusterOperator unavailable.
+    history(cluster, &["Completed 4.12.0"]).await;
+    platform.want(json!({"package": {"name": "typo"}})).await;
+    becomes(&platform, installing, one).await;
+    let operator = becomes(&platform, "Available=True AsExpected", "1 of 2").await;
+    let status = operator.status.unwrap();
+    assert_eq!(find(&status, "Degraded").unwrap().status, "False");
+
+    changes_are_reverted(&platform).await;
+    metrics(&provisioner).await;
+    deleted_with_the_namespace(&platform).await;
+    server.stop().await;
+}
+
+/// Without PlatformOperators, the ClusterOperator is published with complete conditions: 44, 63, 64.
+async fn reports_no_platform_operators(platform: &Platform) {
+    let none = "No platform operators are present in the cluster";
+    let made = becomes(platform, "Available=True AsExpected", none).await;
+    let owner = &made.owner_references()[0];
+    assert_eq!((&*owner.kind, &*owner.name), ("Namespace", SYSTEM));
+    let status = made.status.unwrap();
+    let as_expected =
+        |type_: &str, status: &str| (type_.into(), status.into(), "AsExpected".into());
+    assert_eq!(
+        untimed(&status),
+        [
+            as_expected("Available", "True"),
+            as_expected("Progressing", "False"),
+            as_expected("Degraded", "False"),
+            as_expected("Upgradeable", "True")
+        ]
+    );
+    let mut messages = status.conditions.iter().map(|condition| &condition.message);
+    assert!(messages.all(|message| message.as_ref().is_some_and(|message| !message.is_empty())));
+    let versions: Vec<_> = status
+        .versions
+        .iter()
+        .map(|version| (&*version.name, &*version.version))
+        .collect();
+    assert_eq!(versions, [("operator", "0.0.1-snapshot")]);
+    let related: Vec<_> = status
+        .related_objects
+        .iter()
+        .map(|object| (&*object.resource, &*object.name))
+        .collect();
+    assert_eq!(related, [("namespaces", SYSTEM), ("platformoperators", "")]);
+    let available = "The platform operator manager is available at 0.0.1-snapshot";
+    core_becomes(platform, ("Available", "True"), available).await;
+}
+
+/// Changes by other clients are reverted, and nothing else is written: 31, 62.
+async fn changes_are_reverted(platform: &Platform) {
+    let api = platform.world.api::<ClusterOperator>();
+    let before = list(&api).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(list(&api).await, before);
+
+    let before = api.get(AGGREGATED).await.unwrap();
+    let mut edited = before.clone();
+    let status = edited.status.as_mut().unwrap();
+    status
+        .conditions
+        .retain(|condition| condition.type_ != "Upgradeable");
+    status.conditions[0].status = "Unknown".into();
+    status.conditions[1].message = Some("nonsense".into());
+    status.versions.clear();
+    status.extension = None;
+    let params = kube::api::PostParams::default();
+    let replaced = api.replace_status(AGGREGATED, &params, &edited).await;
+    replaced.unwrap();
+    let is_as_before = |operator: &ClusterOperator| {
+        let (old, new) = (before.status.as_ref().unwrap(), operator.status.as_ref()?);
+        let is_same = untimed(old) == untimed(new)
+            && old.versions == new.versions
+            && old.extension == new.extension
+            // The condition has not changed in between.
+            && find(old, "Progressing") == find(new, "Progressing");
+        is_same.then_some(())
+    };
+    wait_for(api.clone(), AGGREGATED, "as it was", is_as_before).await;
+
+    // A deleted ClusterOperator is created again with its recorded state.
+    delete(&api, AGGREGATED).await;
+    wait_for(api.clone(), AGGREGATED, "another one", |operator| {
+        (operator.uid() != before.uid()).then_some(())
+    })
+    .await;
+    wait_for(api.clone(), AGGREGATED, "as it was", is_as_before).await;
+    // Without an owner, the ClusterOperator would never be deleted.
+    let orphan = json!({"metadata": {"ownerReferences": null}});
+    merge(&api, AGGREGATED, &orphan).await;
+    wait_for(api, AGGREGATED, "owned", |operator: &ClusterOperator| {
+        (!operator.owner_references().is_empty()).then_some(())
+    })
+    .await;
+}
+
+async fn metrics(provisioner: &Provisioner) {
+    let url = format!("{}/metrics", provisioner.url("metrics"));
+    let text = reqwest::get(url).await.unwrap().text().await.unwrap();
+    for line in [
+        "rukpak_upgradeable{reason=\"IndeterminateOperatorsInstalled\"} 1",
+        "rukpak_upgrade_concerns{effect=\"blocks\"} 0",
+        "rukpak_platform_operators{state=\"installed\"} 1",
+        "rukpak_platform_operators{state=\"missing\"} 1",
+        "rukpak_platform_operators{state=\"late\"} 0",
+        "rukpak_platform_operators{state=\"unhealthy\"} 0",
+        "rukpak_report_written{name=\"platform-operators-aggregated\"} 1",
+        "rukpak_report_written{name=\"platform-operators-core\"} 1",
+        "rukpak_platform_operator_installed{name=\"tide\"} 1",
+        "rukpak_platform_operator_installed{name=\"typo\"} 0",
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line}:\n{text}");
+    }
+}
+
+/// The install file contains the namespace; deleting it deletes the ClusterOperators, without any running provisioner.
+async fn deleted_with_the_namespace(platform: &Platform) {
+    let namespaces = platform.world.api::<Namespace>();
+    delete(&namespaces, SYSTEM).await;
+    wait_deleted(namespaces, SYSTEM).await;
+    for name in [AGGREGATED, CORE] {
+        wait_deleted(platform.world.api::<ClusterOperator>(), name).await;
+    }
+}

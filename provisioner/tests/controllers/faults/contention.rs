@@ -1,0 +1,179 @@
+//! Other clients that write the same objects, and an API server that rejects requests by rate limiting.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use k8s_openapi::api::{core::v1::ConfigMap, flowcontrol::v1::FlowSchema};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use manifests::api::bundle_instance::{BundleInstance, ServiceAccountRef};
+use serde_json::json;
+use tokio::time::{Instant, interval, sleep};
+
+use super::support::{Stage, empty, stage, took};
+use crate::support::{
+    Options, Play, Provisioner, World, bind, delete, eventually, kubeconfig_of, merge, patch_as,
+    service_account, token, until,
+};
+
+/// Time in which other clients write.
+const WHILE: Duration = Duration::from_secs(6);
+
+/// The provisioner does not write an instance because another client does.
+async fn written_instance_is_not_written_back(stage: &Stage) {
+    let world = &stage.world;
+    let play = Play::new(world, "restless").await;
+    play.install(world, 1).await;
+    play.settled(world, 1).await;
+    let instances: Api<BundleInstance> = world.api();
+    let annotate = async |n: usize| {
+        let patch = json!({"metadata": {"annotations": {"example.com/n": n.to_string()}}});
+        merge(&instances, &play.name, &patch).await;
+    };
+    let mark = stage.audit.mark();
+    let end = Instant::now() + WHILE;
+    let mut pace = interval(Duration::from_millis(20));
+    let mut count = 0;
+    while Instant::now() < end {
+        pace.tick().await;
+        annotate(count).await;
+        count += 1;
+    }
+    let requests = stage.audit.since(&mark);
+    requests.at_most(20, &format!("an instance that was written {count} times"));
+    assert_eq!(requests.writes(), 0, "{requests}");
+
+    // An upgrade and a removal come through between their writes.
+    let rival = async {
+        let mut pace = interval(Duration::from_millis(20));
+        for n in 0.. {
+            pace.tick().await;
+            let patch =
+                json!({"metadata": {"annotations": {"example.com/n": format!("more {n}")}}});
+            let written = instances
+                .patch(&play.name, &PatchParams::default(), &Patch::Merge(patch))
+                .await;
+            if written.is_err() {
+                break;
+            }
+        }
+    };
+    let change = async {
+        play.upgrade(world, 2).await;
+        play.settled(world, 2).await;
+        play.remove(world).await;
+        play.wait_deleted(world).await;
+    };
+    futures::join!(rival, change);
+    let requests = stage.audit.since(&mark);
+    requests.at_most(2000, "with an upgrade and a removal");
+}
+
+/// An object that another client writes all the time is repaired with growing delays.
+async fn contested_object_is_repaired_with_delays(stage: &Stage) {
+    let world = &stage.world;
+    let play = Play::new(world, "contested").await;
+    play.install(world, 1).await;
+    play.settled(world, 1).await;
+    let maps: Api<ConfigMap> = Api::namespaced(world.client(), &play.space);
+    let theirs = json!({"data": {"text": "rival"}});
+    let mark = stage.audit.mark();
+    let end = Instant::now() + WHILE;
+    let mut pace = interval(Duration::from_millis(20));
+    while Instant::now() < end {
+        pace.tick().await;
+        patch_as(&maps, "map-05", "rival", &theirs).await;
+    }
+    let requests = stage.audit.since(&mark);
+    requests.at_most(60, "an object that is written all the time");
+    let parts = ["rival repeatedly changes"];
+    world.says(&play.name, "Progressing", &parts).await;
+    let settled = Instant::now();
+    let text = async || maps.get("map-05").await.unwrap().data.unwrap()["text"].clone();
+    until("its own value is back", text, |text| text == "1").await;
+    took("from the rival's end to the repair", settled);
+    play.remove(world).await;
+    play.wait_deleted(world).await;
+}
+
+// parity: rukpak-27
+#[tokio::test]
+async fn other_writers_cause_few_requests() {
+    let stage = stage(Options::default()).await;
+    written_instance_is_not_written_back(&stage).await;
+    contested_object_is_repaired_with_delays(&stage).await;
+}
+
+#[tokio::test]
+async fn rate_limiting_api_server_gets_few_requests() {
+    let (cluster, audit, _turn) = empty().await;
+    let world = World::bare(cluster);
+    let name = crate::support::unique("throttled");
+    let account = service_account(cluster, "default", &name).await;
+    bind(cluster, None, &name, "cluster-admin", &account).await;
+    let level = json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
+        "metadata": {"name": name},
+        "spec": {"type": "Limited", "limited": {"nominalConcurrencyShares": 0, "lendablePercent": 0,
+            "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}}});
+    world.apply(&level).await;
+    // Only admins are exempt: a provisioner with an ordinary service account.
+    let options = Options {
+        kubeconfig: Some(kubeconfig_of(cluster, &account).await),
+        ..Options::default()
+    };
+    let provisioner = Provisioner::start(cluster, options).await;
+    let play = Play::new(&world, "throttled").await;
+    play.install(&world, 1).await;
+    play.settled(&world, 1).await;
+
+    world
+        .apply(&json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
+            "metadata": {"name": name},
+            "spec": {"matchingPrecedence": 2, "priorityLevelConfiguration": {"name": name},
+                "rules": [{"subjects": [{"kind": "ServiceAccount", "serviceAccount": account}],
+                    "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true,
+                        "namespaces": ["*"]}]}]}}))
+        .await;
+    // Of several concurrent requests one succeeds.
+    let client = client_of(&world, &account).await;
+    let maps: Api<ConfigMap> = Api::namespaced(client, "default");
+    eventually("the account is throttled", async || {
+        let answers = join_all((0..20).map(|_| maps.get_opt("nothing"))).await;
+        let is_refusal =
+            |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 429);
+        let refused = answers
+            .iter()
+            .filter(|answer| answer.as_ref().is_err_and(is_refusal))
+            .count();
+        (refused > 0)
+            .then_some(())
+            .ok_or_else(|| format!("{answers:?}"))
+    })
+    .await;
+    let mark = audit.mark();
+    play.upgrade(&world, 2).await;
+    sleep(WHILE).await;
+    audit.since(&mark).at_most(400, "throttled");
+
+    let schemas: Api<FlowSchema> = world.api();
+    delete(&schemas, &name).await;
+    let allowed = Instant::now();
+    play.settled(&world, 2).await;
+    took("from the end of the throttling to the upgrade", allowed);
+    assert!(!provisioner.has_ended());
+    play.remove(&world).await;
+    play.wait_deleted(&world).await;
+}
+
+/// Returns a client of that service account which does not retry.
+async fn client_of(world: &World, account: &ServiceAccountRef) -> kube::Client {
+    let mut config = world.cluster.config().clone();
+    config.auth_info = kube::config::AuthInfo {
+        token: Some(token(world.cluster, account).await.into()),
+        ..kube::config::AuthInfo::default()
+    };
+    config.default_retry = false;
+    kube::Client::try_from(config).unwrap()
+}

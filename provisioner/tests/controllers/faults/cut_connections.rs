@@ -1,0 +1,55 @@
+//! Interrupted connections between provisioner and API server.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::expired_watch::expired_watch_is_followed_by_a_list;
+use super::support::{Stage, stage_behind_line, took};
+use crate::support::{Line, Play};
+
+/// Number of interruptions.
+const CUTS: usize = 20;
+
+/// Connections that are interrupted at random moments do no harm.
+async fn cuts_do_no_harm(stage: &Stage, line: &mut Line) {
+    let seed = fastrand::u64(..);
+    eprintln!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let world = &stage.world;
+    let pid = stage.provisioner().await.pid().await;
+    let play = Play::new(world, "cut").await;
+    let mark = stage.audit.mark();
+    play.install(world, 1).await;
+    let mut version = 1;
+    for cut in 0..CUTS {
+        sleep(Duration::from_millis(random.u64(1..400))).await;
+        line.cut();
+        sleep(Duration::from_millis(random.u64(0..200))).await;
+        line.mend().await;
+        if cut % 4 == 3 {
+            version = 3 - version;
+            play.upgrade(world, version).await;
+        }
+    }
+    let mended = Instant::now();
+    play.settled(world, version).await;
+    took("from the last cut to the end", mended);
+    play.remove(world).await;
+    for _ in 0..4 {
+        sleep(Duration::from_millis(random.u64(1..200))).await;
+        line.cut();
+        line.mend().await;
+    }
+    play.wait_deleted(world).await;
+    stage.audit.since(&mark).at_most(4000, "cuts");
+    assert_eq!(stage.provisioner().await.pid().await, pid);
+    assert!(!stage.provisioner().await.has_ended());
+}
+
+#[tokio::test]
+async fn interrupted_connections_and_watches_lose_nothing() {
+    let (stage, mut line) = stage_behind_line().await;
+    cuts_do_no_harm(&stage, &mut line).await;
+    expired_watch_is_followed_by_a_list(&stage, &mut line).await;
+}

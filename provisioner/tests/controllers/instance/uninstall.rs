@@ -1,0 +1,187 @@
+//! Uninstalls, in every state of an instance.
+
+mod offline;
+
+use std::net::{Ipv4Addr, TcpListener};
+
+use k8s_openapi::api::{core::v1::Namespace, rbac::v1::ClusterRole};
+use kube::api::DeleteParams;
+use manifests::api::bundle::HttpSource;
+
+use super::*;
+
+/// Requests the deletion of an instance, and does not wait.
+async fn request_deletion(world: &World, name: &str, params: &DeleteParams) {
+    let api: Api<BundleInstance> = world.api();
+    api.delete(name, params).await.unwrap();
+}
+
+// parity: rukpak-41
+#[tokio::test]
+async fn orphaned_objects_are_adopted_by_same_name() {
+    let (world, name, space) = start("orphan").await;
+    let objects = [map(space.name(), "a", &[("v", "1")])];
+    let source = declare(world, &name, &objects).await;
+    world.wait_instance(&name, "Installed", "True").await;
+    let before = maps(world, space.name()).get("a").await.unwrap();
+
+    let params = DeleteParams {
+        propagation_policy: Some(kube::api::PropagationPolicy::Orphan),
+        ..DeleteParams::default()
+    };
+    request_deletion(world, &name, &params).await;
+    support::wait_deleted::<BundleInstance>(world.api(), &name).await;
+    no_bundles(world, &name).await;
+    let orphan = maps(world, space.name()).get("a").await.unwrap();
+    assert_eq!(orphan.metadata.uid, before.metadata.uid);
+    assert_eq!(orphan.metadata.owner_references, None);
+    assert_eq!(orphan.metadata.deletion_timestamp, None);
+
+    world.instance(&name, "plain", source).await;
+    world.wait_instance(&name, "Installed", "True").await;
+    let taken = maps(world, space.name()).get("a").await.unwrap();
+    assert_eq!(taken.metadata.uid, before.metadata.uid);
+    delete(world, &name).await;
+    support::wait_deleted(maps(world, space.name()), "a").await;
+}
+
+// parity: i9, platform-19, openshift-10, g4, rukpak-32, rukpak-40
+#[tokio::test]
+async fn uninstall_in_both_modes_keeps_only_namespaces() {
+    let world = running().await;
+    for params in [DeleteParams::background(), DeleteParams::foreground()] {
+        let name = unique("removal");
+        let group = format!("{name}.example.com");
+        let objects = [
+            widget(&group, &name, "a", 1),
+            support::namespace_object(&name),
+            support::crd(&group, "Widget"),
+            map(&name, "a", &[]),
+            deployment(&name, "operator", 1, "1", "ready"),
+            cluster_role(&name),
+        ];
+        declare(world, &name, &objects).await;
+        let installed = world.wait_instance(&name, "Installed", "True").await;
+        assert_eq!(installed.status.unwrap().inventory.unwrap().count, 6);
+
+        request_deletion(world, &name, &params).await;
+        support::wait_deleted(world.api::<BundleInstance>(), &name).await;
+        let crd = format!("widgets.{group}");
+        support::wait_deleted(world.api::<CustomResourceDefinition>(), &crd).await;
+        support::wait_deleted(maps(world, &name), "a").await;
+        support::wait_deleted(deployments(world, &name), "operator").await;
+        support::wait_deleted(world.api::<ClusterRole>(), &name).await;
+        no_bundles(world, &name).await;
+
+        let namespaces: Api<Namespace> = world.api();
+        let namespace = namespaces.get(&name).await.unwrap();
+        assert_eq!(namespace.metadata.deletion_timestamp, None);
+        assert!(
+            !namespace.labels().contains_key(labels::OWNER_NAME),
+            "{namespace:?}"
+        );
+        support::delete(&namespaces, &name).await;
+    }
+}
+
+/// The Bundle of the instance is being unpacked.
+async fn remove_while_unpacking(world: &World) {
+    let name = unique("pending");
+    // Accepts connections and never answers.
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let source = BundleSource {
+        type_: "http".to_owned(),
+        http: Some(HttpSource {
+            url: format!("http://{}/bundle.tgz", silent.local_addr().unwrap()),
+            ..HttpSource::default()
+        }),
+        ..BundleSource::default()
+    };
+    world.instance(&name, "plain", source).await;
+    wait_reason(world, &name, "HasValidBundle", "UnpackPending").await;
+    assert_eq!(bundles(world, &name).await.len(), 1);
+    delete(world, &name).await;
+    no_bundles(world, &name).await;
+}
+
+/// No object of the bundle can be applied.
+async fn remove_while_refused(world: &World) {
+    let (name, space) = fresh(world, "refused").await;
+    let absent = json!({
+        "apiVersion": "nobody.example.com/v1", "kind": "Thing",
+        "metadata": {"name": "a", "namespace": space.name()},
+    });
+    let objects = [absent, map(space.name(), "a", &[])];
+    declare(world, &name, &objects).await;
+    wait_reason(world, &name, "Installed", "InstallFailed").await;
+    assert_eq!(maps(world, space.name()).get_opt("a").await.unwrap(), None);
+    delete(world, &name).await;
+    no_bundles(world, &name).await;
+}
+
+/// A part of the bundle is applied.
+async fn remove_half_applied(world: &World) {
+    let (name, space) = fresh(world, "half").await;
+    let mut invalid = deployment(space.name(), "operator", 1, "1", "ready");
+    invalid["spec"]["selector"]["matchLabels"]["app"] = "another".into();
+    let group = format!("{name}.example.com");
+    let objects = [
+        map(space.name(), "a", &[]),
+        support::crd(&group, "Widget"),
+        invalid,
+    ];
+    declare(world, &name, &objects).await;
+    let failed = wait_reason(world, &name, "Installed", "InstallFailed").await;
+    assert_message(&failed, "Installed", &["operator"]);
+    // It belongs to an earlier wave.
+    maps(world, space.name()).get("a").await.unwrap();
+    delete(world, &name).await;
+    support::wait_deleted(maps(world, space.name()), "a").await;
+    let crd = format!("widgets.{group}");
+    support::wait_deleted(world.api::<CustomResourceDefinition>(), &crd).await;
+    no_bundles(world, &name).await;
+}
+
+#[tokio::test]
+async fn instances_are_removed_in_every_state() {
+    let world = running().await;
+    remove_while_unpacking(world).await;
+    remove_while_refused(world).await;
+    remove_half_applied(world).await;
+}
+
+// parity: rukpak-32
+#[tokio::test]
+async fn finalizer_delays_the_uninstall_and_no_object_is_recreated() {
+    let (world, name, space) = start("held").await;
+    let objects = [
+        map(space.name(), "held", &[]),
+        map(space.name(), "free", &[]),
+    ];
+    install(world, &name, &objects).await;
+    let api = maps(world, space.name());
+    let hold = json!({"metadata": {"finalizers": ["example.com/rival"]}});
+    patch_as_other(&api, "held", hold).await;
+
+    request_deletion(world, &name, &DeleteParams::default()).await;
+    let waiting = wait_reason(world, &name, "Progressing", "Uninstalling").await;
+    let parts = [
+        "waiting for 1 object to be deleted",
+        &format!("ConfigMap {space}/held: is being deleted"),
+        "example.com/rival",
+        "remove the finalizers",
+    ];
+    assert_message(&waiting, "Progressing", &parts);
+    assert_eq!(api.get_opt("free").await.unwrap(), None);
+
+    // Neither another template nor another object causes a write.
+    upgrade(world, &name, "v2", &[map(space.name(), "comes", &[])]).await;
+    observed(world, &name).await;
+    patch_as_other(&api, "held", json!({"data": {"more": "text"}})).await;
+    patch_as_other(&api, "held", json!({"metadata": {"finalizers": null}})).await;
+    support::wait_deleted(world.api::<BundleInstance>(), &name).await;
+    no_bundles(world, &name).await;
+    let left = api.list(&ListParams::default()).await.unwrap();
+    let left: Vec<String> = left.iter().map(kube::ResourceExt::name_any).collect();
+    assert!(left.iter().all(|map| map == "kube-root-ca.crt"), "{left:?}");
+}

@@ -1,0 +1,58 @@
+//! The provisioner's own permissions on platform operators.
+
+use manifests::api::install;
+
+use serde_json::json;
+
+use super::support::{Platform, package};
+use crate::support::{Options, install_rights, own_kubeconfig, wait_for};
+
+// parity: openshift-27
+#[tokio::test]
+async fn install_file_permissions_suffice_for_platform_operators() {
+    let platform = Platform::new().await;
+    let cluster = platform.world.cluster;
+    install_rights(cluster, &install::file(&install::Options::default())).await;
+    // An admin with catalogs in another namespace allows the provisioner to read secrets there.
+    let secrets = install::catalog_secrets(&install::Options::default(), "catalogs");
+    platform.world.apply(&secrets).await;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": "pull", "namespace": "catalogs"},
+        "stringData": {".dockerconfigjson": "{\"auths\":{}}"},
+    });
+    platform.world.apply(&secret).await;
+    let image = platform.world.registry.image("none:v1");
+    let spec = json!({"image": image, "secrets": ["pull"]});
+    platform.source("image", spec).await;
+
+    let bundles = platform.bundles("tide", &["1.0.0"]).await;
+    platform.want(json!({"package": {"name": "tide"}})).await;
+    let server = platform.serve_mine(&package("tide", &bundles)).await;
+    let options = Options {
+        kubeconfig: Some(own_kubeconfig(cluster).await),
+        ..Options::default()
+    };
+    let provisioner = platform.start_with(options).await;
+    // The installation needs more permissions: an account, or the second binding.
+    wait_for(platform.instances(), "tide", "refused", |tide| {
+        let mut conditions = tide.status.as_ref()?.conditions.iter();
+        let is_refused =
+            conditions.any(|condition| condition.message.contains("lacks permissions"));
+        is_refused.then_some(())
+    })
+    .await;
+    wait_for(platform.operators(), "tide", "told", |tide| {
+        let chosen = tide.status.as_ref()?.chosen_bundle.as_ref()?;
+        (chosen.name == "tide.v1.0.0").then_some(())
+    })
+    .await;
+    // The image is pulled with the secret.
+    let log_line = provisioner.says("failed to read catalog").await;
+    let error = log_line["error"].as_str().unwrap();
+    assert!(error.contains("none"), "{error}");
+    for line in provisioner.lines() {
+        assert!(!line.to_string().contains("orbidden"), "{line}");
+    }
+    server.stop().await;
+}

@@ -1,0 +1,304 @@
+//! Support for the tests of platform operators: a dedicated control plane with real catalog servers.
+
+use std::fmt::Debug;
+
+use cluster::{Cluster, Lease};
+use kube::{Api, Resource};
+use manifests::api::{
+    bundle_instance::BundleInstance,
+    catalog_source::CatalogSource,
+    condition::{HEALTHY, INSTALLED},
+    crds,
+    platform_operator::{PlatformOperator, PlatformOperatorStatus},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use unpacker::{Content, registry::BundleImage};
+
+use crate::catalogs::external_servers::Server;
+use crate::support::{
+    Options, Provisioner, World, apply, catalog_source, condition, define, delete, has, merge,
+    namespace_object, notes_about, operator, own, wait_for, with_node,
+};
+
+/// A cluster with a provisioner that reads catalogs from the namespace `catalogs`.
+pub(crate) struct Platform {
+    pub(crate) world: World,
+    _lease: Option<Lease>,
+}
+
+impl Platform {
+    pub(crate) async fn new() -> Self {
+        Self::bare().await.with_definitions().await
+    }
+
+    /// Like [`Platform::new`], on a control plane with these options.
+    pub(crate) async fn with_options(options: &cluster::Options) -> Self {
+        let cluster: &'static Cluster = Box::leak(Box::new(own(options).await));
+        cluster.stand_in_node().await.unwrap();
+        Self::on(cluster, None).await.with_definitions().await
+    }
+
+    async fn with_definitions(self) -> Self {
+        for definition in crds::optional_crds() {
+            let definition = serde_json::to_value(definition).unwrap();
+            self.define(&definition).await;
+        }
+        self
+    }
+
+    /// Like [`Platform::new`], without the CRDs of PlatformOperators and CatalogSources.
+    pub(crate) async fn bare() -> Self {
+        let lease = with_node().await;
+        Self::on(lease.cluster(), Some(lease)).await
+    }
+
+    async fn on(cluster: &'static Cluster, lease: Option<Lease>) -> Self {
+        apply(cluster, &namespace_object("catalogs")).await;
+        Self {
+            world: World::bare(cluster),
+            _lease: lease,
+        }
+    }
+
+    pub(crate) async fn define(&self, definition: &Value) {
+        define(self.world.cluster, definition).await;
+    }
+
+    /// Applies the project's CRD of a kind.
+    pub(crate) async fn define_kind(&self, kind: &str) {
+        let mut all = crds::optional_crds().into_iter();
+        let definition = all.find(|crd| crd.spec.names.kind == kind).unwrap();
+        let definition = serde_json::to_value(definition).unwrap();
+        self.define(&definition).await;
+    }
+
+    pub(crate) async fn start(&self) -> Provisioner {
+        self.start_with(Options::default()).await
+    }
+
+    /// Like [`Platform::start`], with more flags and environment variables.
+    pub(crate) async fn start_with(&self, options: Options) -> Provisioner {
+        let (_folder, options) = self.prepared(options);
+        Provisioner::start(self.world.cluster, options).await
+    }
+
+    /// Returns the start options of a provisioner for this cluster, and a directory that must exist until the provisioner
+    /// has started.
+    pub(crate) fn prepared(&self, mut options: Options) -> (TempDir, Options) {
+        let dir = tempfile::tempdir().unwrap();
+        let conf = dir.path().join("registries.conf");
+        let text = format!(
+            "[[registry]]\nlocation = \"{}\"\ninsecure = true\n",
+            self.world.registry.host()
+        );
+        std::fs::write(&conf, text).unwrap();
+        options.flags.extend([
+            "--catalog-namespaces=catalogs".to_owned(),
+            format!("--registries-conf={}", conf.display()),
+        ]);
+        (dir, options)
+    }
+
+    /// Publishes versions of an operator, and returns them as catalog entries.
+    pub(crate) async fn bundles(&self, name: &str, versions: &[&str]) -> Vec<Value> {
+        let mut bundles = Vec::new();
+        for version in versions {
+            let image = format!("{name}:v{version}");
+            let image = self.push(&image, &operator(name, version, &[])).await;
+            bundles.push(bundle(name, version, &image));
+        }
+        bundles
+    }
+
+    /// Publishes content, and returns the image with its digest.
+    pub(crate) async fn push(&self, name: &str, content: &Content) -> String {
+        let image = self.world.push(name, content).await;
+        format!("{image}@{}", BundleImage::new(content).unwrap().digest())
+    }
+
+    /// Applies a PlatformOperator with the name of its package.
+    pub(crate) async fn want(&self, spec: Value) {
+        let name = spec["package"]["name"].as_str().unwrap().to_owned();
+        self.want_as(&name, spec).await;
+    }
+
+    pub(crate) async fn want_as(&self, name: &str, spec: Value) {
+        let object = json!({
+            "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator",
+            "metadata": {"name": name}, "spec": spec,
+        });
+        self.world.apply(&object).await;
+    }
+
+    /// Creates a CatalogSource for a running server.
+    pub(crate) async fn serve(&self, name: &str, server: &Server) {
+        self.source(name, json!({"address": server.address.to_string()}))
+            .await;
+    }
+
+    /// Serves a catalog as `mine`.
+    pub(crate) async fn serve_mine(&self, documents: &[Value]) -> Server {
+        let server = Server::with_documents(None, documents).await;
+        self.serve("mine", &server).await;
+        server
+    }
+
+    pub(crate) async fn source(&self, name: &str, spec: Value) {
+        let mut source = catalog_source("catalogs", name, &spec);
+        source["spec"]["sourceType"] = "grpc".into();
+        self.world.apply(&source).await;
+    }
+
+    pub(crate) fn operators(&self) -> Api<PlatformOperator> {
+        self.world.api()
+    }
+
+    pub(crate) fn instances(&self) -> Api<BundleInstance> {
+        self.world.api()
+    }
+
+    pub(crate) async fn delete<K>(&self, name: &str)
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    {
+        delete(&self.world.api::<K>(), name).await;
+    }
+
+    pub(crate) async fn patch<K>(&self, name: &str, patch: Value) -> K
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    {
+        merge(&self.world.api(), name, &patch).await
+    }
+
+    /// Applies any object as cluster admin.
+    pub(crate) async fn apply(&self, object: &Value) {
+        self.world.apply(object).await;
+    }
+
+    /// Creates a BundleInstance of an image with a registry bundle, and waits until the bundle is installed.
+    pub(crate) async fn install(&self, name: &str, image: &str) {
+        let source = crate::support::image(image);
+        self.world.instance(name, "registry", source).await;
+        self.installed(name).await;
+    }
+
+    /// Waits until a BundleInstance is installed.
+    pub(crate) async fn installed(&self, name: &str) {
+        self.world.wait_instance(name, INSTALLED, "True").await;
+    }
+
+    /// Patches a PlatformOperator.
+    pub(crate) async fn edit(&self, name: &str, patch: Value) {
+        self.patch::<PlatformOperator>(name, patch).await;
+    }
+
+    /// Waits until an operator is installed, with this part in the message.
+    pub(crate) async fn succeeds(&self, name: &str, part: &str) {
+        self.becomes(name, "True", "InstallSuccessful", part).await;
+    }
+
+    /// Waits until the condition Healthy of a BundleInstance has this status.
+    pub(crate) async fn is_healthy(&self, name: &str, status: &str) {
+        self.world.wait_instance(name, HEALTHY, status).await;
+    }
+
+    pub(crate) async fn no_source(&self, name: &str) {
+        let sources: Api<CatalogSource> = Api::namespaced(self.world.client(), "catalogs");
+        delete(&sources, name).await;
+    }
+
+    /// Waits until this version is installed.
+    pub(crate) async fn has(&self, name: &str, version: &str) {
+        wait_for(self.instances(), name, version, |instance| {
+            let status = instance.status.as_ref()?;
+            let is_there = has(&status.conditions, INSTALLED, "True");
+            (is_there && status.facts.version.as_deref() == Some(version)).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until this version is the next available one, with this part in its reason.
+    pub(crate) async fn waits(&self, name: &str, next: &str, part: &str) -> PlatformOperatorStatus {
+        let description = format!("{next} {part}");
+        let operator = wait_for(self.operators(), name, &description, |operator| {
+            let waiting = operator.status.as_ref()?.next_available.as_ref()?;
+            let why = waiting.waits_for.as_deref()?;
+            (waiting.version == next && why.contains(part)).then_some(())
+        })
+        .await;
+        operator.status.unwrap()
+    }
+
+    /// Lists the versions that were chosen for an operator, in the order of the Events.
+    pub(crate) async fn choices(&self, name: &str) -> Vec<String> {
+        let chosen = notes_about(&self.world.client(), "default", name, "BundleChosen").await;
+        let version = |note: &String| note.split(' ').nth(2).unwrap().to_owned();
+        chosen.iter().map(version).collect()
+    }
+
+    pub(crate) async fn becomes(&self, name: &str, status: &str, reason: &str, part: &str) {
+        self.says(name, INSTALLED, (status, reason, part)).await;
+    }
+
+    /// Waits until a condition has this status and reason, and this part in its message.
+    pub(crate) async fn says(&self, name: &str, type_: &str, expected: (&str, &str, &str)) {
+        wait_for(
+            self.operators(),
+            name,
+            &format!("{expected:?}"),
+            |operator| {
+                let conditions = &operator.status.as_ref()?.conditions;
+                let current = condition(conditions, type_)?;
+                let (status, reason, part) = expected;
+                let is = current.status == status
+                    && current.reason == reason
+                    && current.message.contains(part);
+                is.then_some(())
+            },
+        )
+        .await;
+    }
+}
+
+/// Returns a catalog of one package, in which each bundle replaces the previous one.
+pub(crate) fn package(name: &str, bundles: &[Value]) -> Vec<Value> {
+    let mut entries = Vec::new();
+    let mut before: Option<Value> = None;
+    for bundle in bundles {
+        let mut entry = json!({"name": bundle["name"]});
+        if let Some(before) = before {
+            entry["replaces"] = before;
+        }
+        before = Some(bundle["name"].clone());
+        entries.push(entry);
+    }
+    let mut documents = vec![
+        json!({"schema": "olm.package", "name": name, "defaultChannel": "stable"}),
+        json!({"schema": "olm.channel", "package": name, "name": "stable", "entries": entries}),
+    ];
+    documents.extend(bundles.iter().cloned());
+    documents
+}
+
+/// Returns a catalog of several such packages.
+pub(crate) fn packages<'a>(
+    all: impl IntoIterator<Item = &'a (&'a str, impl AsRef<[Value]> + 'a)>,
+) -> Vec<Value> {
+    let all = all.into_iter();
+    all.flat_map(|(name, bundles)| package(name, bundles.as_ref()))
+        .collect()
+}
+
+/// Returns a bundle as a catalog entry.
+pub(crate) fn bundle(name: &str, version: &str, image: &str) -> Value {
+    json!({
+        "schema": "olm.bundle", "package": name, "name": format!("{name}.v{version}"), "image": image,
+        "properties": [
+            {"type": "olm.package", "value": {"packageName": name, "version": version}},
+            {"type": "olm.csv.metadata", "value": {"displayName": name}},
+        ],
+    })
+}

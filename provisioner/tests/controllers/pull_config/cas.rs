@@ -1,0 +1,112 @@
+//! CAs of registries, and the credentials of nodes.
+
+use super::*;
+
+fn base64(text: &str) -> String {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    STANDARD.encode(text)
+}
+
+fn config(kind: &str, name: &str, data: &Value) -> Value {
+    let metadata = json!({"name": name, "namespace": "openshift-config"});
+    json!({"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": data})
+}
+
+/// Starts a private registry with TLS, and pushes an image to it.
+async fn private(ca: &Authority, name: &str) -> (Registry, String, String) {
+    let registry = Registry::start(Auth::Basic, Some(ca));
+    let login = registry.docker_config(OWNER);
+    let image = registry.image(&format!("{name}:v1"));
+    publish(&image, &content(name), &trusting(ca, Some(&login))).await;
+    (registry, image, login)
+}
+
+// parity: complaint-17
+#[tokio::test]
+async fn permissions_cas_and_proxy_of_the_cluster_are_used() {
+    let lab = Lab::new().await;
+    lab.openshift().await;
+    permissions::rights_of_the_openshift_file_suffice(&lab).await;
+    authorities_and_pull_secret_are_used(&lab).await;
+    requests_go_through_the_proxy_and_around_it(&lab).await;
+}
+
+async fn authorities_and_pull_secret_are_used(lab: &Lab) {
+    let ca = Authority::new("lab");
+    let (registry, image, login) = private(&ca, "one").await;
+    let provisioner = lab.provisioner(&[]).await;
+    let bundle = lab.bundle(&image).await;
+    lab.fails(&bundle, "certificate").await;
+
+    // A missing ConfigMap is reported.
+    let mut settings = image_config(&json!({}));
+    settings["spec"]["additionalTrustedCA"] = json!({"name": "registry-cas"});
+    lab.apply(&settings).await;
+    let problems = "rukpak_pull_configuration_problems{source=\"ImageAuthorities\"}";
+    provisioner.counts(&format!("{problems} 1")).await;
+    let (namespace, reason) = ("openshift-config", "PullConfigurationInvalid");
+    let read_notes = async || notes_about(&lab.client(), namespace, "registry-cas", reason).await;
+    until("an event", read_notes, |notes| !notes.is_empty()).await;
+
+    let key = registry.host().replace(':', "..");
+    let cas = json!({key: ca.pem()});
+    lab.apply(&config("ConfigMap", "registry-cas", &cas)).await;
+    provisioner.counts(&format!("{problems} 0")).await;
+    lab.fails(&bundle, "credentials").await;
+    let login = json!({".dockerconfigjson": base64(&login)});
+    let mut secret = config("Secret", "pull-secret", &login);
+    secret["type"] = "kubernetes.io/dockerconfigjson".into();
+    lab.apply(&secret).await;
+    lab.unpacked(&bundle).await;
+
+    // The CA applies to one registry only.
+    let (_other, image, _) = private(&ca, "two").await;
+    let bundle = lab.bundle(&image).await;
+    lab.fails(&bundle, "certificate").await;
+    // The CAs of the Proxy apply to all registries.
+    let cas = json!({"ca-bundle.crt": ca.pem()});
+    lab.apply(&config("ConfigMap", "user-ca-bundle", &cas))
+        .await;
+    let proxy = json!({
+        "apiVersion": CONFIG, "kind": "Proxy", "metadata": {"name": "cluster"},
+        "spec": {"trustedCA": {"name": "user-ca-bundle"}},
+    });
+    lab.apply(&proxy).await;
+    lab.fails(&bundle, "credentials").await;
+}
+
+async fn requests_go_through_the_proxy_and_around_it(lab: &Lab) {
+    let (registry, proxy) = (Registry::plain(), HttpProxy::start());
+    publish(&registry.image("app:v1"), &content("one"), &insecure()).await;
+    // An address of this machine that is not recognized as local: the provisioner reaches local addresses without a proxy.
+    let host = registry.host().replace("127.0.0.1", "0.0.0.0");
+    lab.apply(&image_config(&json!({"insecureRegistries": [host]})))
+        .await;
+    let object = json!({
+        "apiVersion": CONFIG, "kind": "Proxy", "metadata": {"name": "cluster"},
+        "spec": {"trustedCA": {"name": ""}},
+    });
+    let status = |no_proxy: &str| json!({"httpProxy": proxy.url(), "httpsProxy": proxy.url(), "noProxy": no_proxy});
+    lab.apply(&object).await;
+    lab.status(&object, &status(".cluster.local,.svc")).await;
+    let _provisioner = lab.provisioner(&[]).await;
+    let first = lab.bundle(&format!("{host}/app:v1")).await;
+    lab.unpacked(&first).await;
+    let through = proxy.requests("0.0.0.0");
+    assert!(through > 0, "nothing went through the proxy");
+
+    let around = status(".cluster.local,0.0.0.0/8");
+    lab.status(&object, &around).await;
+    publish(&registry.image("next:v1"), &content("two"), &insecure()).await;
+    // The provisioner may need a moment to observe the change.
+    eventually("around the proxy", async || {
+        let before = proxy.requests("0.0.0.0");
+        let next = lab.bundle(&format!("{host}/next:v1")).await;
+        lab.unpacked(&next).await;
+        let after = proxy.requests("0.0.0.0");
+        (before == after)
+            .then_some(())
+            .ok_or_else(|| format!("{before} {after}"))
+    })
+    .await;
+}

@@ -1,0 +1,244 @@
+//! A stand-in for a node, for tests that need Ready pods without a kubelet: a Node object and a task that binds pods to it
+//! and reports them Running and Ready through the API, as KWOK does. **No container runs.** Pods of Jobs succeed at once,
+//! and terminating pods are removed at once. A pod with the value `fails` in its annotation [`FATE`] never becomes Ready:
+//! its first container waits with `CrashLoopBackOff`.
+//!
+//! ```text
+//!  pod without a node ── bind ──> pod ── status ──> Running, Ready (or Succeeded) ── deleted? ──> removed
+//! ```
+
+use std::thread;
+use std::time::Duration;
+
+use futures::TryStreamExt as _;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Client, Config, ResourceExt as _};
+use serde_json::{Value, json};
+
+use crate::{Cluster, Error, Result, control_plane};
+
+/// The name of the stand-in node, which also has the label `cluster-tests/stand-in`.
+pub const NAME: &str = "stand-in";
+
+/// An annotation of pods: with `fails` a pod never becomes Ready.
+pub const FATE: &str = "cluster-tests/fate";
+
+const MANAGER: &str = "stand-in-node";
+/// The interval of heartbeats. The node lifecycle controller waits 40 seconds for one.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+impl Cluster {
+    /// Creates the stand-in node and starts its task, once for a cluster. The task ends with the process.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the API server rejects the node.
+    pub async fn stand_in_node(&self) -> Result<()> {
+        self.node
+            .get_or_try_init(|| async {
+                register(&self.client()?).await?;
+                let config = self.config().clone();
+                // A separate runtime, because the runtime of a test ends with the test.
+                thread::Builder::new()
+                    .name(MANAGER.to_owned())
+                    .spawn(move || keep_in_own_runtime(&config))
+                    .map_err(Error::io("start the stand-in node's keeper"))?;
+                Ok(())
+            })
+            .await
+            .copied()
+    }
+}
+
+async fn register(client: &Client) -> Result<()> {
+    let node = Node {
+        metadata: ObjectMeta {
+            name: Some(NAME.to_owned()),
+            labels: Some(
+                [
+                    ("cluster-tests/stand-in", "true"),
+                    ("kubernetes.io/hostname", NAME),
+                    ("kubernetes.io/os", "linux"),
+                    ("kubernetes.io/arch", "amd64"),
+                ]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+            ),
+            ..ObjectMeta::default()
+        },
+        ..Node::default()
+    };
+    let api: Api<Node> = Api::all(client.clone());
+    match api.create(&PostParams::default(), &node).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        Err(error) => return Err(Error::api("create the stand-in node")(error)),
+    }
+    beat(client)
+        .await
+        .map_err(Error::api("report the stand-in node Ready"))
+}
+
+/// Reports the node as Ready, and renews its lease.
+async fn beat(client: &Client) -> kube::Result<()> {
+    let now = k8s_openapi::jiff::Timestamp::now();
+    let status = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NAME}, "status": {
+        "allocatable": {"cpu": "1k", "memory": "1Ti", "pods": "10k"},
+        "capacity": {"cpu": "1k", "memory": "1Ti", "pods": "10k"},
+        "conditions": [{
+            "type": "Ready", "status": "True", "reason": "StandIn", "message": "no kubelet: nothing runs here",
+            "lastHeartbeatTime": now.to_string(),
+        }],
+    }});
+    let params = PatchParams::apply(MANAGER).force();
+    let nodes: Api<Node> = Api::all(client.clone());
+    nodes
+        .patch_status(NAME, &params, &Patch::Apply(&status))
+        .await?;
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": NAME, "namespace": "kube-node-lease"},
+        "spec": {
+            "holderIdentity": NAME,
+            "leaseDurationSeconds": 40,
+            "renewTime": format!("{now:.6}"),
+        },
+    });
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
+    leases.patch(NAME, &params, &Patch::Apply(&lease)).await?;
+    Ok(())
+}
+
+fn keep_in_own_runtime(config: &Config) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    match runtime {
+        Ok(runtime) => runtime.block_on(async {
+            match control_plane::client(config) {
+                Ok(client) => {
+                    tokio::join!(heart(&client), advance_pods(&client));
+                }
+                Err(error) => eprintln!("cluster: the stand-in node has no keeper: {error}"),
+            }
+        }),
+        Err(error) => eprintln!("cluster: the stand-in node has no keeper: {error}"),
+    }
+}
+
+async fn heart(client: &Client) {
+    loop {
+        tokio::time::sleep(HEARTBEAT).await;
+        // The control plane ends before this task, so errors are expected.
+        let _ = beat(client).await;
+    }
+}
+
+/// Advances every pod by one step whenever it changes.
+async fn advance_pods(client: &Client) {
+    let pods: Api<Pod> = Api::all(client.clone());
+    let events = watcher(pods, watcher::Config::default())
+        .default_backoff()
+        .applied_objects();
+    let mut events = std::pin::pin!(events);
+    loop {
+        match events.try_next().await {
+            Ok(Some(pod)) => {
+                // The next event of the pod is the retry.
+                let _ = advance(client, &pod).await;
+            }
+            Ok(None) => return,
+            Err(_) => {} // the watcher starts over, after a pause
+        }
+    }
+}
+
+async fn advance(client: &Client, pod: &Pod) -> kube::Result<()> {
+    let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    if pod.metadata.deletion_timestamp.is_some() {
+        if node == Some(NAME) {
+            pods.delete(&name, &DeleteParams::default().grace_period(0))
+                .await?;
+        }
+        return Ok(());
+    }
+    let Some(node) = node else {
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": namespace},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": NAME},
+        });
+        let bound: kube::Result<Value> = pods
+            .create_subresource("binding", &name, &PostParams::default(), &binding)
+            .await;
+        return bound.map(|_| ());
+    };
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    if node != NAME || !matches!(phase, None | Some("Pending")) {
+        return Ok(());
+    }
+    let status = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "status": status(pod)});
+    pods.patch_status(
+        &name,
+        &PatchParams::apply(MANAGER).force(),
+        &Patch::Apply(&status),
+    )
+    .await?;
+    Ok(())
+}
+
+/// The status that a kubelet would report for started containers.
+fn status(pod: &Pod) -> Value {
+    let now = k8s_openapi::jiff::Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string();
+    let fails = pod
+        .annotations()
+        .get(FATE)
+        .is_some_and(|fate| fate == "fails");
+    let of_job = pod
+        .owner_references()
+        .iter()
+        .any(|owner| owner.kind == "Job");
+    let containers: Vec<Value> = pod
+        .spec
+        .iter()
+        .flat_map(|spec| &spec.containers)
+        .map(|container| {
+            let state = if fails {
+                json!({"waiting": {"reason": "CrashLoopBackOff", "message": "the pod's annotation wants it so"}})
+            } else if of_job {
+                json!({"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": now}})
+            } else {
+                json!({"running": {"startedAt": now}})
+            };
+            json!({
+                "name": container.name, "image": container.image.clone().unwrap_or_default(), "imageID": "",
+                "ready": !fails && !of_job, "started": !fails, "restartCount": i32::from(fails), "state": state,
+            })
+        })
+        .collect();
+    let (phase, ready) = match (fails, of_job) {
+        (true, _) => ("Running", "False"),
+        (_, true) => ("Succeeded", "False"),
+        _ => ("Running", "True"),
+    };
+    let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "lastTransitionTime": now});
+    json!({
+        "phase": phase,
+        "startTime": now,
+        "conditions": [
+            condition("Initialized", "True"),
+            condition("ContainersReady", ready),
+            condition("Ready", ready),
+        ],
+        "containerStatuses": containers,
+    })
+}

@@ -1,0 +1,201 @@
+//! A token server for registries.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
+use bytes::Bytes;
+use hyper::{Method, Request, Response, StatusCode};
+use rcgen::{CertificateParams, DnType, KeyPair};
+use ring::{
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair},
+};
+use serde_json::{Value, json};
+
+use crate::http_server::{Site, header, plain, unauthorized};
+use crate::{Authority, OWNER, TENANT, User};
+
+/// A token server like those of the large public registries. Anonymous clients may read below `public/`, the tenant also
+/// below `tenant/`, and the owner may read and write all repositories.
+#[derive(Debug)]
+pub struct TokenServer {
+    site: Site,
+    certificate: String,
+    granted: Arc<Mutex<Vec<Grant>>>,
+}
+
+/// An issued token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// The user's name, or an empty text for an anonymous client.
+    pub user: String,
+    /// The requested scope, as in `repository:public/tide:pull`.
+    pub scope: String,
+    /// The allowed actions of the scope.
+    pub actions: Vec<String>,
+}
+
+struct Signer {
+    key: EcdsaKeyPair,
+    random: SystemRandom,
+    certificate: String,
+}
+
+impl TokenServer {
+    pub(crate) const SERVICE: &'static str = "tests";
+    pub(crate) const ISSUER: &'static str = "tests";
+
+    /// Starts a token server: https with a certificate of the CA, http without a CA.
+    pub fn start(ca: Option<&Authority>) -> Self {
+        let (signer, certificate) = Signer::new();
+        let granted = Arc::new(Mutex::new(Vec::new()));
+        let grants = Arc::clone(&granted);
+        let signer = Arc::new(signer);
+        let site = Site::start(ca, move |request| {
+            let (signer, grants) = (Arc::clone(&signer), Arc::clone(&grants));
+            async move { answer(&request, &signer, &grants) }
+        });
+        Self {
+            site,
+            certificate,
+            granted,
+        }
+    }
+
+    /// Returns the URL of the token endpoint.
+    pub fn realm(&self) -> String {
+        self.site.url("/token")
+    }
+
+    /// Returns all tokens issued so far.
+    pub fn granted(&self) -> Vec<Grant> {
+        self.granted.lock().unwrap().clone()
+    }
+
+    /// Returns the certificate whose key signs the tokens.
+    pub(crate) fn certificate(&self) -> String {
+        self.certificate.clone()
+    }
+}
+
+fn answer(
+    request: &Request<Bytes>,
+    signer: &Signer,
+    grants: &Mutex<Vec<Grant>>,
+) -> Response<Bytes> {
+    if request.method() != Method::GET || request.uri().path() != "/token" {
+        return plain(StatusCode::NOT_FOUND);
+    }
+    let user = match header(request, "Authorization") {
+        None => None,
+        Some(login) => match User::from_header(login) {
+            Some(user) => Some(user),
+            None => return unauthorized(),
+        },
+    };
+    let query = request.uri().query().unwrap_or_default();
+    let mut access = Vec::new();
+    for scope in query
+        .split('&')
+        .filter_map(|pair| pair.strip_prefix("scope="))
+        .flat_map(|scopes| {
+            decode(scopes)
+                .split([' ', '+'])
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
+    {
+        let mut parts = scope.splitn(2, ':').chain([""; 2]);
+        let kind = parts.next().unwrap_or_default();
+        let (name, actions) = parts
+            .next()
+            .and_then(|rest| rest.rsplit_once(':'))
+            .unwrap_or_default();
+        let allowed: Vec<String> = actions
+            .split(',')
+            .filter(|action| kind == "repository" && may(user, name, action))
+            .map(str::to_owned)
+            .collect();
+        access.push(json!({"type": kind, "name": name, "actions": allowed}));
+        grants.lock().unwrap().push(Grant {
+            user: user.map_or("", |user| user.name).to_owned(),
+            scope: scope.clone(),
+            actions: allowed,
+        });
+    }
+    let token = signer.token(user.map_or("", |user| user.name), &access);
+    let body = json!({"token": token, "access_token": token, "expires_in": 300});
+    Response::new(body.to_string().into())
+}
+
+fn may(user: Option<User>, repository: &str, action: &str) -> bool {
+    let below = |dir: &str| repository.starts_with(dir) && action == "pull";
+    user == Some(OWNER) || below("public/") || user == Some(TENANT) && below("tenant/")
+}
+
+/// Decodes a part of a query.
+fn decode(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let digits = (byte == b'%').then(|| [rest.next(), rest.next()]);
+        bytes.push(match digits {
+            Some([Some(high), Some(low)]) => {
+                let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or_default();
+                u8::try_from(digit(high) * 16 + digit(low)).unwrap()
+            }
+            _ => byte,
+        });
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+impl Signer {
+    fn new() -> (Self, String) {
+        let pair = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "tokens");
+        let certificate = params.self_signed(&pair).unwrap();
+        let random = SystemRandom::new();
+        let key = EcdsaKeyPair::from_pkcs8(
+            &ECDSA_P256_SHA256_FIXED_SIGNING,
+            &pair.serialize_der(),
+            &random,
+        );
+        let signer = Self {
+            key: key.unwrap(),
+            random,
+            certificate: STANDARD.encode(certificate.der()),
+        };
+        (signer, certificate.pem())
+    }
+
+    /// Returns a JSON web token for the registry.
+    fn token(&self, user: &str, access: &[Value]) -> String {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_secs();
+        let head = json!({"typ": "JWT", "alg": "ES256", "x5c": [self.certificate]});
+        let claims = json!({
+            "iss": TokenServer::ISSUER,
+            "aud": TokenServer::SERVICE,
+            "sub": user,
+            "iat": now,
+            "nbf": now - 60,
+            "exp": now + 300,
+            "jti": now.to_string(),
+            "access": access,
+        });
+        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let signed = format!("{}.{}", part(&head), part(&claims));
+        let signature = self.key.sign(&self.random, signed.as_bytes()).unwrap();
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+}

@@ -1,0 +1,254 @@
+//! The cluster of all tests, with the provisioner installed from the install file.
+
+use std::{fmt::Debug, process::Command};
+
+use cluster::{Cluster, DryRun, KUBECONFIG, node, sandbox};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{apps::v1::Deployment, core::v1::Pod},
+};
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use manifests::api::bundle::Bundle;
+use manifests::api::bundle_instance::BundleInstance;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tests::Args;
+use tokio::sync::{OnceCell, RwLock};
+
+use super::{
+    day_0::{self, Day0},
+    wait::{self, available, line},
+};
+
+/// The system namespace.
+pub(crate) const SYSTEM: &str = "rukpak-system";
+/// The name of the provisioner's Deployment and Service.
+pub(crate) const CORE: &str = "core";
+/// The label selector of the provisioner's pods.
+pub(crate) const CORE_LABELS: &str = "app.kubernetes.io/component=core";
+/// The label selector of the leader.
+pub(crate) const LEADER_LABELS: &str =
+    "app.kubernetes.io/component=core,core.rukpak.io/leader=true";
+/// Held for reading by tests that depend on the provisioner's pod or flags, and for writing by tests that change them.
+pub(crate) static CORE_POD: RwLock<()> = RwLock::const_new(());
+
+/// A cluster whose provisioner is Available.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) cluster: &'static Cluster,
+    /// The catalogs from before the installation; `None` if another process installed the provisioner.
+    pub(crate) day_0: Option<Day0>,
+}
+
+/// Returns the cluster of this test binary. The first call installs the provisioner, unless another process has done so.
+pub(crate) async fn world() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    WORLD
+        .get_or_init(|| async {
+            assert!(
+                sandbox::current().is_some() && std::env::var_os(KUBECONFIG).is_some(),
+                "there is no node here: run `make e2e`, which starts one"
+            );
+            let cluster = Cluster::shared().await.unwrap();
+            let mut world = World {
+                cluster,
+                day_0: None,
+            };
+            let existing = world.api::<Deployment>(SYSTEM).get_opt(CORE).await;
+            if existing.unwrap().is_none() {
+                world.day_0 = Some(day_0::declare(cluster).await);
+                let file = concat!(
+                    env!("CARGO_MANIFEST_DIR"),
+                    "/../manifests/install/rukpak.yaml"
+                );
+                kubectl(cluster, &["apply", "--server-side", "-f", file]);
+            }
+            world.provisioner().await;
+            world
+        })
+        .await
+}
+
+/// Runs kubectl as the cluster admin, and returns its standard output.
+pub(crate) fn kubectl(cluster: &Cluster, args: &(impl Args + ?Sized)) -> String {
+    let mut command = Command::new("kubectl");
+    command
+        .args(args.words())
+        .env("KUBECONFIG", cluster.kubeconfig_path());
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Changes an object by a merge patch.
+pub(crate) async fn merge<K: Clone + DeserializeOwned + Debug>(
+    api: &Api<K>,
+    name: &str,
+    patch: &Value,
+) {
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    api.patch(name, &params, &patch).await.unwrap();
+}
+
+/// Changes the status of an object by a merge patch.
+pub(crate) async fn merge_status<K: DeserializeOwned>(api: &Api<K>, name: &str, patch: &Value) {
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    api.patch_status(name, &params, &patch).await.unwrap();
+}
+
+impl World {
+    pub(crate) fn client(&self) -> Client {
+        self.cluster.client().unwrap()
+    }
+
+    /// Returns the API of the objects of a namespace.
+    pub(crate) fn api<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
+    {
+        Api::namespaced(self.client(), namespace)
+    }
+
+    pub(crate) fn instances(&self) -> Api<BundleInstance> {
+        Api::all(self.client())
+    }
+
+    pub(crate) fn bundles(&self) -> Api<Bundle> {
+        Api::all(self.client())
+    }
+
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        self.api(SYSTEM)
+    }
+
+    pub(crate) async fn apply(&self, object: Value) {
+        self.cluster.apply(&object, DryRun::No).await.unwrap();
+    }
+
+    /// Returns a reference in the registry of the cluster, which the provisioner's pod and the node reach.
+    #[expect(
+        clippy::unused_self,
+        reason = "there is a registry where there is a world"
+    )]
+    pub(crate) fn image(&self, name: &str) -> String {
+        format!("{}/bundles/{name}", node::REGISTRY)
+    }
+
+    /// Creates a Bundle of a registry+v1 bundle.
+    pub(crate) async fn bundle(&self, name: &str, source: Value) {
+        self.apply(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1",
+            "kind": "Bundle",
+            "metadata": {"name": name},
+            "spec": {"provisionerClassName": "core-rukpak-io-registry", "source": source},
+        }))
+        .await;
+    }
+
+    /// Waits until a Bundle is unpacked.
+    pub(crate) async fn unpacked(&self, name: &str) -> Bundle {
+        wait::until(self.bundles(), name, "unpacked", |bundle: &Bundle| {
+            let conditions = bundle.status.as_ref().map(|status| &status.conditions);
+            conditions
+                .is_some_and(|conditions| line(conditions, "Unpacked") == "True UnpackSuccessful")
+        })
+        .await
+    }
+
+    /// Deletes a Bundle and waits until it is deleted.
+    pub(crate) async fn delete(&self, name: &str) {
+        let params = DeleteParams::default();
+        self.bundles().delete(name, &params).await.unwrap();
+        wait::deleted(self.bundles(), name).await;
+    }
+
+    /// Creates a BundleInstance of a registry+v1 bundle in an image, with more fields of its spec.
+    pub(crate) async fn install(&self, name: &str, image: &str, more: Value) {
+        let mut spec =
+            json!({"provisionerClassName": "core-rukpak-io-registry", "template": template(image)});
+        spec.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        self.apply(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1",
+            "kind": "BundleInstance",
+            "metadata": {"name": name},
+            "spec": spec,
+        }))
+        .await;
+    }
+
+    /// Changes the image of a BundleInstance.
+    pub(crate) async fn upgrade(&self, name: &str, image: &str) {
+        let patch = json!({"spec": {"template": template(image)}});
+        merge(&self.instances(), name, &patch).await;
+    }
+
+    /// Waits until a condition has this `status reason`.
+    pub(crate) async fn condition(&self, name: &str, kind: &str, expected: &str) -> BundleInstance {
+        wait::until(
+            self.instances(),
+            name,
+            &format!("{kind} {expected}"),
+            |instance| line(conditions(instance), kind) == expected,
+        )
+        .await
+    }
+
+    /// Waits until a version is installed and healthy.
+    pub(crate) async fn healthy(&self, name: &str, version: &str) -> BundleInstance {
+        let expectation = format!("healthy as {version}");
+        wait::until(self.instances(), name, &expectation, |instance| {
+            let status = instance.status.as_ref();
+            status.and_then(|status| status.facts.version.as_deref()) == Some(version)
+                && line(conditions(instance), "Installed").starts_with("True ")
+                && line(conditions(instance), "Healthy") == "True Healthy"
+        })
+        .await
+    }
+
+    /// Waits until the provisioner's Deployment is Available.
+    pub(crate) async fn provisioner(&self) {
+        wait::until(self.api::<Deployment>(SYSTEM), CORE, "Available", available).await;
+    }
+
+    /// Deletes a BundleInstance and waits until no object in the cluster has its ownership labels.
+    pub(crate) async fn remove(&self, name: &str) {
+        let params = DeleteParams::default();
+        self.instances().delete(name, &params).await.unwrap();
+        wait::deleted(self.instances(), name).await;
+        let kinds = kubectl(self.cluster, "api-resources --verbs list -o name");
+        let short_lived = "events events.events.k8s.io endpoints componentstatuses";
+        let is_short_lived = |kind: &str| {
+            short_lived
+                .split(' ')
+                .any(|short_lived| short_lived == kind)
+        };
+        let kinds: Vec<&str> = kinds.lines().filter(|kind| !is_short_lived(kind)).collect();
+        let kinds = kinds.join(",");
+        // The garbage collector deletes the Bundle and dependents of the objects later.
+        let of_instance = format!("--all-namespaces -l core.rukpak.io/owner-name={name} {kinds}");
+        let wait = format!("wait --for=delete --timeout=180s {of_instance}");
+        kubectl(self.cluster, &wait);
+    }
+}
+
+/// The conditions of a BundleInstance.
+pub(crate) fn conditions(
+    instance: &BundleInstance,
+) -> &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition] {
+    instance
+        .status
+        .as_ref()
+        .map_or(&[], |status| &status.conditions)
+}
+
+fn template(image: &str) -> Value {
+    json!({"spec": {"source": {"type": "image", "image": {"ref": image, "insecureSkipTLSVerify": true}}}})
+}

@@ -1,0 +1,107 @@
+//! Operators that were installed without the command, and histories that the command did not write.
+
+use serde_json::{Value, json};
+
+use super::{
+    command::{annotation, fails, install, names, rukpak, source, subscribe, upgrade},
+    environment::{World, world},
+    index::{self, Version},
+};
+
+/// Story 2, with a database that opm serves, and a Subscription that names no channel: v1 was installed by hand, then v2 and v3
+/// are run.
+// parity: run-4, sdk-12
+#[tokio::test]
+async fn story_2_traditional_install_from_database_is_upgraded() {
+    let world = world().await;
+    let space = "run-traditional-database";
+    world.namespace(space).await;
+    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|number| Version::publish("periwinkle", number));
+    let other = Version::publish("abalone", "1.0.0");
+    let image = index::publish_serving_database("serving-database:v1", &[&other, &versions[0]]);
+    source(world, space, "snails", &image).await;
+    let no_channel = json!({"channel": null});
+    subscribe(world, space, &versions[0], "snails", no_channel).await;
+    world.succeeded(space, &versions[0].csv());
+
+    for version in &versions[1..] {
+        upgrade(world, space, version, &[]);
+        assert_eq!(annotation(world, space, "snails", "index-image"), image);
+    }
+    let injected = annotation(world, space, "snails", "injected-bundles");
+    let injected: Value = serde_json::from_str(&injected).unwrap();
+    assert_eq!(injected.as_array().unwrap().len(), 2, "{injected}");
+    subscribe(world, space, &other, "snails", json!({})).await;
+    world.succeeded(space, &other.csv());
+}
+
+/// Malformed and wrong annotations are reported with a remedy, and nothing is changed. The remedy lets the upgrade continue.
+// parity: run-16, sdk-13
+#[tokio::test]
+async fn wrong_history_is_rejected_before_any_change() {
+    let world = world().await;
+    let space = "run-wrong";
+    world.bare_namespace(space).await;
+    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|number| Version::publish("winkle", number));
+    let other = Version::publish("dogwinkle", "1.0.0");
+    install(world, space, &versions[0], &[]);
+    upgrade(world, space, &versions[1], &[]);
+    world.replaced(space, &versions[0].csv());
+    let history = annotation(world, space, "winkle-catalog", "injected-bundles");
+
+    let list = |images: &[&str]| {
+        let list = images
+            .iter()
+            .map(|image| json!({"imageTag": image, "mode": "semver"}));
+        list.collect::<Value>().to_string()
+    };
+    let many: Vec<String> = (0..501)
+        .map(|number| format!("a.io/winkle:v{number}"))
+        .collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let missing = other.image.replace("dogwinkle", "nobody");
+    let damaged = "annotation operators.operatorframework.io/injected-bundles is malformed: ";
+    for (wrong, message) in tests::rows![
+        "[{".to_owned() => damaged;
+        history.replace("semver", "sideways") => damaged;
+        list(&many) => damaged;
+        list(&[&missing]) => "failed to fetch ";
+        list(&[&other.image]) => "belongs to package \"dogwinkle\"";
+        list(&[&versions[0].image]) => "has no upgrade path to \"winkle.v0.0.3\"";
+        list(&[]) => "cannot upgrade: no catalog image reference exists";
+    ] {
+        write(world, space, &wrong);
+        let before = changeable_state(world, space);
+        let args = ["run", "bundle-upgrade", &versions[2].image];
+        let run = fails(rukpak(world, space, &args), message);
+        run.err_has("injected-bundles");
+        assert_eq!(changeable_state(world, space), before, "{run:#?}");
+    }
+    // By tags, as a user would write the annotation.
+    let both = list(&[&versions[0].image, &versions[1].image]);
+    write(world, space, &both);
+    upgrade(world, space, &versions[2], &[]);
+}
+
+fn write(world: &World, namespace: &str, history: &str) {
+    let key = "operators.operatorframework.io/injected-bundles";
+    let patch = json!({"metadata": {"annotations": {key: history}}}).to_string();
+    let object = ["-n", namespace, "patch", "catalogsource", "winkle-catalog"];
+    let patch = ["--type=merge", "-p", &patch];
+    world.kubectl(&[&object[..], &patch].concat());
+}
+
+/// The state that a command could have changed. The operator's pods are left out: the command creates none, and the pod of
+/// the replaced version may still be terminating.
+fn changeable_state(world: &World, namespace: &str) -> Vec<String> {
+    let mut all = ["configmap", "pod", "installplan", "csv"]
+        .map(|kind| names(world, namespace, kind))
+        .concat();
+    all.retain(|name| !name.starts_with("pod/winkle-operator-"));
+    for path in ["{.metadata.annotations}", "{.spec}"] {
+        let path = format!("jsonpath={path}");
+        let args = ["-n", namespace, "get", "catalogsource", "-o", &path];
+        all.push(world.kubectl(&args));
+    }
+    all
+}
