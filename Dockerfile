@@ -1,5 +1,5 @@
-# The image of the provisioner: two static programs and the authorities of the web, nothing else. `make image` builds
-# the programs on this machine and only packs them here; `docker build .` alone does both.
+# Image of the provisioner: two static programs and the public CA certificates. `make image` builds the programs on this
+# machine and only packages them here. `docker build .` does both.
 ARG BINARIES=build
 
 FROM docker.io/library/rust:1.95-bookworm AS build
@@ -20,7 +20,7 @@ FROM scratch
 ARG VERSION=
 ARG REVISION=
 LABEL org.opencontainers.image.title="rukpak-rs" \
-      org.opencontainers.image.description="Installs operator bundles in Kubernetes clusters, and keeps them as they were declared" \
+      org.opencontainers.image.description="Installs operator bundles in Kubernetes clusters, upgrades them and repairs drift" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"

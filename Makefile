@@ -1,4 +1,4 @@
-# All there is to know: `make help`.
+# `make help` lists the targets.
 CARGO ?= cargo
 SECONDS_TO_FUZZ ?= 3600
 

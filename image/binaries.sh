@@ -12,32 +12,32 @@ machine=$(uname -m)
 case "${1:-$machine}" in
 amd64 | x86_64) arch=amd64 cpu=x86_64 ;;
 arm64 | aarch64) arch=arm64 cpu=aarch64 ;;
-*) fail "there is no image for ${1:-$machine}: amd64 and arm64 can be built" ;;
+*) fail "unsupported architecture ${1:-$machine}; use amd64 or arm64" ;;
 esac
 target=$cpu-unknown-linux-musl
 
 if [ "$cpu" = "$machine" ]; then
-	command -v musl-gcc >/dev/null || fail "musl-gcc is needed for static programs (Debian: musl-tools)"
+	command -v musl-gcc >/dev/null || fail "musl-gcc not found; install it to build static programs (Debian: musl-tools)"
 fi
 if [ ! -d "$(rustc --print target-libdir --target "$target")" ]; then
-	command -v rustup >/dev/null || fail "Rust's standard library for $target is needed"
+	command -v rustup >/dev/null || fail "Rust's standard library for $target not found; install rustup or that library"
 	rustup --quiet target add "$target"
 fi
-# Some kernels for this processor have pages of 64 KiB.
+# Some kernels for this architecture have pages of 64 KiB.
 if [ "$arch" = arm64 ]; then export JEMALLOC_SYS_WITH_LG_PAGE=16; fi
 
-# Debian keeps those of Mozilla apart from what this machine trusts besides.
-authorities() {
+# Prints the CA certificates of Mozilla. Debian stores them apart from other CAs that this machine trusts.
+ca_certificates() {
 	cat /usr/share/ca-certificates/mozilla/*.crt 2>/dev/null ||
 		cat /etc/pki/tls/certs/ca-bundle.crt 2>/dev/null ||
 		cat /etc/ssl/certs/ca-certificates.crt 2>/dev/null ||
-		fail "no authorities are installed that the image could trust (Debian: ca-certificates)"
+		fail "no CA certificates for the image found; install them (Debian: ca-certificates)"
 }
 
 profile=${RUKPAK_IMAGE_PROFILE:-release}
 features=
 [ "$profile" != release ] || features="--features jemalloc"
-# shellcheck disable=SC2086 # none, or two words
+# shellcheck disable=SC2086 # zero or two words
 $cargo build --locked --quiet --profile "$profile" --target "$target" -p provisioner $features
 $cargo build --locked --quiet --profile unpack --target "$target" -p unpacker --bin unpack --no-default-features
 
@@ -47,10 +47,10 @@ mkdir -p "$to/etc/ssl/certs"
 new=$(mktemp -d dist/new.XXXXXX)
 trap 'rm -rf "$new"' EXIT
 cp "$built/$profile/provisioner" "$built/unpack/unpack" "$new/"
-authorities >"$new/ca-certificates.crt"
+ca_certificates >"$new/ca-certificates.crt"
 for program in provisioner unpack; do
 	if readelf --program-headers "$new/$program" | grep -q INTERP; then fail "$program is not static"; fi
 done
-# Whoever uses the old ones at this moment keeps them.
+# Programs that still use the previous files keep them.
 mv "$new/ca-certificates.crt" "$to/etc/ssl/certs/"
 mv "$new"/* "$to/"

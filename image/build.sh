@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Builds the image and writes it to dist/image-ARCHITECTURE.tar, which `podman load`, `docker load` and `skopeo copy`
-# take. Argument: amd64 or arm64, this machine's if there is none.
+# load. Argument: amd64 or arm64; the default is the architecture of this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v buildah >/dev/null || {
-	echo "image: buildah is needed (Debian: buildah)" >&2
+	echo "image: buildah not found; install it (Debian: buildah)" >&2
 	exit 1
 }
 case "${1:-$(uname -m)}" in
@@ -27,7 +27,7 @@ mv "$archive.$$" "$archive"
 
 size=$(stat -c %s "$archive")
 [ "${RUKPAK_IMAGE_PROFILE:-release}" != release ] || [ "$size" -lt $((40 << 20)) ] || {
-	echo "image: $archive has $size bytes, and 40 MiB are allowed" >&2
+	echo "image: $archive has $size bytes; the limit is 40 MiB" >&2
 	exit 1
 }
 echo "$archive: $name, $((size >> 10)) KiB" >&2

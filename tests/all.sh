@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that has to be right before a change goes in. `make test` runs it; so does CI.
+# Checks and tests that a change has to pass before it is merged. `make test` and CI run this script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -31,9 +31,9 @@ step "lints and builds of all tests"
 . tests/lint.sh
 $cargo test --locked --workspace --no-run
 $cargo test --locked --workspace --no-run --benches --test e2e
-$cargo build --locked --package convert --bin bundle-objects # without the features of the workspace, as `make demo`
+$cargo build --locked --package convert --bin bundle-objects # without the features of the workspace, as `make demo` does
 
-step "licences, sources and banned crates"
+step "licenses, sources and banned crates"
 if [ "$("$tools/bin/cargo-deny" --version 2>/dev/null || true)" != "cargo-deny $deny_version" ]; then
 	$cargo install --quiet --locked --debug --root "$tools" --version "$deny_version" cargo-deny
 fi

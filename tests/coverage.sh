@@ -12,12 +12,13 @@ llvm=$(rustc --print target-libdir)/../bin
 	echo "coverage: llvm-cov not found; run \"rustup component add llvm-tools\"" >&2
 	exit 1
 }
-# The wrapper compiles only the project's crates, so dependencies share the artifacts of all other builds.
+# Cargo uses the wrapper only for the crates of the workspace, so dependencies share the artifacts of all other builds. The
+# wrapper needs bash, because dash drops variables such as CARGO_BIN_EXE_cluster-up.
 folder=$(cd "${CARGO_TARGET_DIR:-target}" && pwd)/coverage
 mkdir -p "$folder"
 wrapper=$folder/rustc
 cat >"$wrapper.$$" <<-'SH'
-	#!/bin/sh
+	#!/bin/bash
 	exec "$@" -C instrument-coverage
 SH
 chmod 755 "$wrapper.$$"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# An operator from installation to removal, on a cluster of its own. `make demo` runs it.
+# Installs, upgrades, repairs and uninstalls an operator on a new cluster. `make demo` runs this script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -26,7 +26,7 @@ if [ -z "${RUKPAK_DEMO:-}" ]; then
 	}
 	say "Building 1 of 3: the library that converts bundles (1 minute the first time; Go builds Kubernetes at the same time)"
 	start=$(date +%s)
-	# Without the features of the workspace, the library needs few crates.
+	# Without the features of the workspace, the library depends on few crates.
 	$cargo build --locked --package convert --bin bundle-objects
 	built "$start" "the library is built"
 	bin=$($cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug
@@ -61,20 +61,20 @@ if [ -z "${RUKPAK_DEMO:-}" ]; then
 		export RUKPAK_DEMO=node
 		exec cluster-up --node -- tests/demo.sh
 	fi
-	say "The cluster is a real control plane. Its node is a stand-in, which reports pods as Ready and runs no
-containers. Run \"make demo NODE=1\" for a real node, with the provisioner's image and running pods."
+	say "The cluster has a real control plane. Its node is a stand-in that reports pods as Ready and runs no containers.
+Run \"make demo NODE=1\" for a real node, with the image of the provisioner and running pods."
 	export RUKPAK_DEMO=stand-in
 	exec cluster-up --stand-in-node -- tests/demo.sh
 fi
 . tests/needs.sh registry
 
-# --- What ends with this script, however it ends: programs that are kept for as long as it holds the pipe.
+# --- Programs that run until this script ends, even if the script is killed: each reads from a pipe that the script holds.
 
 tmp=$(mktemp -d)
-export KUBECACHEDIR=$tmp/kubectl # what kubectl learns of this cluster is of no use to the next one at that port
+export KUBECACHEDIR=$tmp/kubectl # the discovery cache of kubectl is invalid for the next cluster at this port
 mkfifo "$tmp/alive"
 exec 9<>"$tmp/alive"
-keep() { # log, program, arguments
+run_in_background() { # log, program, arguments
 	(
 		exec 9<&- >"$1" 2>&1
 		shift
@@ -83,7 +83,7 @@ keep() { # log, program, arguments
 		read -r _ <"$tmp/alive" || true
 		kill "$program" || true
 		wait
-		rm -rf "$tmp" # nobody else does when this script was killed
+		rm -rf "$tmp" # the script cannot if it was killed
 	) &
 }
 finish() {
@@ -100,21 +100,21 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Waits for a line in a log and prints what matches.
+# Waits for a matching line in a log and prints the match.
 logged() { # log, sed script
 	for _ in $(seq 300); do
 		found=$(sed -n "$2" "$1" 2>/dev/null | head -n 1)
 		[ -z "$found" ] || { printf '%s\n' "$found"; return; }
 		sleep 0.1
 	done
-	echo "not in $1 after 30 s: $2" >&2
+	echo "demo: no line of $1 matches $2 after 30 s" >&2
 	return 1
 }
 
-# Runs the provisioner where its pod cannot run.
-beside() {
-	say "The provisioner runs beside the cluster (its Deployment's pod is one of the stand-in's), as the ServiceAccount and with
-the rights of the install file."
+# Runs the provisioner on this machine, because its pod cannot run on the stand-in node.
+run_provisioner() {
+	say "The stand-in node does not run the pod of the provisioner. Therefore, the provisioner runs on this machine, with the
+ServiceAccount and the permissions of the install file."
 	account=$tmp/provisioner.kubeconfig
 	kubectl config view --raw --minify --flatten >"$account"
 	kubectl --kubeconfig "$account" config set-credentials provisioner \
@@ -122,7 +122,7 @@ the rights of the install file."
 	kubectl --kubeconfig "$account" config set-context --current --user provisioner >/dev/null
 	kubectl --kubeconfig "$account" config delete-user admin >/dev/null
 	run kubectl --kubeconfig "$account" auth whoami
-	keep "$tmp/provisioner.log" provisioner --kubeconfig "$account" --storage-dir "$tmp/store" --leader-elect --log-format json \
+	run_in_background "$tmp/provisioner.log" provisioner --kubeconfig "$account" --storage-dir "$tmp/store" --leader-elect --log-format json \
 		--health-probe-bind-address 127.0.0.1:0 --metrics-bind-address 0 --admin-bind-address 0 --content-bind-address 127.0.0.1:0
 	probes=$(logged "$tmp/provisioner.log" 's/.*"service":"probes","address":"\([^"]*\)".*/\1/p')
 	for _ in $(seq 300); do
@@ -133,8 +133,8 @@ the rights of the install file."
 	[ "$ready" = ok ]
 }
 
-# A registry, unless the cluster has one, and an operator in two versions: the next one has other images, and one
-# ConfigMap less.
+# A registry, unless the cluster has one, and two versions of an operator. The second one has other images and lacks a
+# ConfigMap.
 if [ "$RUKPAK_DEMO" = node ]; then
 	registry=$CLUSTER_ADDRESS:5000
 	tests/publish.sh
@@ -144,7 +144,7 @@ else
 		storage: {filesystem: {rootdirectory: $tmp/registry}}
 		http: {addr: "127.0.0.1:0", secret: demo}
 	YAML
-	keep "$tmp/registry.log" docker-registry serve "$tmp/registry.yml"
+	run_in_background "$tmp/registry.log" docker-registry serve "$tmp/registry.yml"
 	registry=$(logged "$tmp/registry.log" 's/.*listening on \(127\.0\.0\.1:[0-9]*\).*/\1/p')
 fi
 cp -R examples/bundles/tidewatch "$tmp/next"
@@ -162,10 +162,10 @@ if [ "$RUKPAK_DEMO" = node ]; then
 	run kubectl -n rukpak-system rollout status deployment/core --timeout 120s
 	run kubectl -n rukpak-system get pods
 else
-	beside
+	run_provisioner
 fi
 
-say "2. Publish an operator bundle, and the version after it"
+say "2. Publish two versions of an operator bundle"
 run rukpak push --quiet --tls-verify=false examples/bundles/tidewatch "$registry/tidewatch:v1.4.0"
 run rukpak push --quiet --tls-verify=false "$tmp/next" "$registry/tidewatch:v1.5.0"
 
@@ -194,7 +194,7 @@ run kubectl -n tidewatch get deployments,serviceaccounts,configmaps,services,pdb
 run kubectl -n tidewatch rollout status deployment/tidewatch-operator --timeout 60s
 run kubectl -n tidewatch get pods
 
-say "4. Upgrade it. A custom resource of version 1.4.0 stays; the ConfigMap that 1.5.0 does not have goes."
+say "4. Upgrade the operator. The custom resource of version 1.4.0 is kept. The ConfigMap that 1.5.0 lacks is deleted."
 printf 'apiVersion: tidewatch.example.com/v1\nkind: Station\nmetadata: {name: harbour, namespace: default}\nspec: {place: harbour, gauges: 2}\n' |
 	run kubectl apply -f -
 run kubectl patch bi tidewatch --type merge \
@@ -207,33 +207,33 @@ run kubectl -n tidewatch wait --for delete --timeout 60s configmap/tidewatch-har
 run kubectl get bundleinstances,bundles
 run kubectl get station harbour
 
-say "5. Somebody changes the Deployment, and deletes the ServiceAccount: both are put right"
-run kubectl -n tidewatch set image deployment/tidewatch-operator manager=example.com/somebody/else:latest
+say "5. Change the Deployment and delete the ServiceAccount. The provisioner repairs both."
+run kubectl -n tidewatch set image deployment/tidewatch-operator manager=example.com/other/image:latest
 run kubectl -n tidewatch wait --timeout 60s deployment/tidewatch-operator \
 	--for jsonpath='{.spec.template.spec.containers[0].image}'=quay.io/tidewatch/operator:v1.5.0
 run kubectl -n tidewatch delete serviceaccount tidewatch-operator
 run kubectl -n tidewatch wait --for create --timeout 60s serviceaccount/tidewatch-operator
-for _ in $(seq 300); do # events are written a moment after what they tell
+for _ in $(seq 300); do # an Event is written shortly after the repair
 	notes=$(kubectl get events --field-selector reason=Repaired -o custom-columns=NOTE:.message)
 	case $notes in *Deployment*ServiceAccount* | *ServiceAccount*Deployment*) break ;; esac
 	sleep 0.1
 done
 run kubectl get events --field-selector reason=Repaired -o custom-columns=REASON:.reason,NOTE:.message
 
-say "6. Remove it. The definition of stations stays, because there is one, and so does the Namespace."
+say "6. Uninstall the operator. The CRD of stations is kept, because a station exists. The Namespace is kept, too."
 run kubectl delete bi tidewatch --timeout 60s
 run kubectl wait --for delete --timeout 60s bundles --all
 run kubectl -n tidewatch wait --for delete --timeout 60s pods --all
-# Kubernetes copies a Service's labels to its EndpointSlices, and deletes them a moment later.
+# Kubernetes copies the labels of a Service to its EndpointSlices, and deletes these shortly after the Service.
 kinds=$(kubectl api-resources --verbs list -o name | grep -vE '^(events|endpoints|componentstatuses)' | paste -sd ,)
 for _ in $(seq 100); do
 	left=$(kubectl get "$kinds" --all-namespaces -l core.rukpak.io/owner-name=tidewatch -o name)
 	[ -n "$left" ] || break
 	sleep 0.1
 done
-say "\$ kubectl get (every kind) --all-namespaces -l core.rukpak.io/owner-name=tidewatch"
+say "\$ kubectl get (all kinds) --all-namespaces -l core.rukpak.io/owner-name=tidewatch"
 echo "${left:-No resources found}"
 [ -z "$left" ]
 run kubectl get crd/stations.tidewatch.example.com station/harbour namespace/tidewatch
 
-say "Installed, upgraded, repaired, removed; the cluster stops now."
+say "The operator was installed, upgraded, repaired and uninstalled. The cluster stops now."

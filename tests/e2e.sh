@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The product as its users have it: its image, installed by its file, on a real node; and beside the real OLM, on a second
-# one. `make e2e` runs it; so does CI. Arguments go to the test binary, as in `tests/e2e.sh install`; with those that begin
-# with `olm` the second node is the only one.
+# Tests the product as users run it: the image, installed by the install file, on a real node, and next to the real OLM on a
+# second node. `make e2e` and CI run this script. Arguments are passed to the test binary, as in `tests/e2e.sh install`.
+# With arguments that begin with `olm`, only the second node is started.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -19,7 +19,7 @@ if [ -z "${RUKPAK_E2E:-}" ]; then
 	step "packages"
 	. tests/needs.sh node
 	step "tests"
-	# As `make test` builds them, with what other tests need: cluster-up and rukpak.
+	# The same build as in `make test`, which includes cluster-up and rukpak.
 	. tests/lint.sh
 	built=$($cargo test --locked --workspace --no-run --message-format json --test e2e --test harness --test cli)
 	unset RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS
@@ -30,8 +30,8 @@ if [ -z "${RUKPAK_E2E:-}" ]; then
 	step "programs of the nodes and the image"
 	tests/e2e-build.sh
 	RUKPAK_E2E_OLM=$(tests/cluster/build.sh olm)
-	RUKPAK_E2E_DEFINITIONS=$(tests/cluster/openshift/definitions.sh)
-	export RUKPAK_E2E RUKPAK_E2E_TESTS RUKPAK_E2E_OLM RUKPAK_E2E_DEFINITIONS PATH=${up%/*}:$PATH # rukpak is there, too
+	RUKPAK_E2E_CRDS=$(tests/cluster/openshift/crds.sh)
+	export RUKPAK_E2E RUKPAK_E2E_TESTS RUKPAK_E2E_OLM RUKPAK_E2E_CRDS PATH=${up%/*}:$PATH # contains rukpak as well
 	case "${1:-}" in
 	"") nodes="node olm" ;;
 	olm*) nodes=olm ;;
@@ -57,7 +57,7 @@ if [ -z "${RUKPAK_E2E:-}" ]; then
 	exit "$status"
 fi
 
-# From here on on a machine of its own, with a cluster.
+# From here on, the script runs in a sandbox with a cluster.
 tests/publish.sh
 export RUKPAK_TEST_KUBECONFIG=$KUBECONFIG
 # Most tests wait for the cluster most of the time.
@@ -67,11 +67,11 @@ run() { (cd tests && "$RUKPAK_E2E_TESTS" "$@") 2>&1 || status=$?; }
 if [ $# -gt 0 ]; then
 	run "$@"
 elif [ "$RUKPAK_E2E" = olm ]; then
-	# What the whole cluster notices comes after that.
+	# Tests that affect the whole cluster run afterwards.
 	run olm:: --skip olm::switch::
 	run olm::switch::
 else
-	# What the whole cluster notices comes after that, and what removes the product last.
+	# Tests that affect the whole cluster run afterwards, and those that remove the product run last.
 	run --skip olm:: --skip exclusive:: --skip removal::
 	run exclusive::
 	run removal::

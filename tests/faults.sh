@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Faults that take minutes to try: kills at random moments, replicas that fall asleep, connections that die unnoticed.
-# RUKPAK_SEED repeats the moments of a run, RUKPAK_KILLS sets how many kills there are (of each kind).
+# Runs the tests of faults that take minutes: kills at random moments, suspended replicas and dead connections.
+# RUKPAK_SEED repeats the moments of an earlier run, and RUKPAK_KILLS sets the number of kills of each kind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/needs.sh registry

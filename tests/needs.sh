@@ -1,21 +1,21 @@
-# Sourced by the scripts beside it: what has to be on the machine, installed where that is possible. With the argument
-# `registry` also the one that bundles are published in, with `servers` all that the tests fetch bundles from, with `node`
-# these and what a node with its pods and images is made of.
+# Sourced by the scripts of this directory: checks for required programs and installs missing ones if possible. The argument
+# `registry` adds the registry for bundles, `servers` adds all servers that tests fetch bundles from, and `node` adds to these
+# the programs of a node, its pods and images.
 
-PATH=$PATH:/usr/sbin:/sbin # where servers lie, which not everybody looks into
+PATH=$PATH:/usr/sbin:/sbin # directories of servers, which are not in the PATH of every user
 packages=
 missing=
 
-lack() { # Debian package or nothing, what is needed and what to do
+lack() { # Debian package or nothing, problem and remedy
 	packages="$packages ${1:-nothing}"
 	missing="$missing$2
 "
 }
-need() { # command, Debian package or nothing, what to do
-	command -v "$1" >/dev/null || lack "${2:-}" "$1 is needed: $3"
+need() { # command, Debian package or nothing, remedy
+	command -v "$1" >/dev/null || lack "${2:-}" "$1 not found; $3"
 }
 
-# Debian starts the servers that it installs, now and at every boot; the tests start their own.
+# Debian starts installed servers at once and at every boot. Tests start their own servers.
 install() ( # packages
 	policy=/usr/sbin/policy-rc.d
 	if [ ! -e "$policy" ]; then
@@ -50,18 +50,18 @@ servers | node)
 	;;
 esac
 if [ "${1:-}" = node ]; then
-	need ip iproute2 "install iproute2, which makes the pods' network"
+	need ip iproute2 "install iproute2, which creates the network of the pods"
 	need iptables iptables "install iptables, which kube-proxy uses"
 	need conntrack conntrack "install conntrack, which kube-proxy uses"
-	need unshare util-linux "install util-linux, which keeps the node apart from this machine"
+	need unshare util-linux "install util-linux, which isolates the node from this machine"
 	need musl-gcc musl-tools "install a C compiler for static programs (Debian: musl-tools)"
-	need pkg-config pkg-config "install pkg-config, which runc is built with"
+	need pkg-config pkg-config "install pkg-config, which the build of runc needs"
 	pkg-config --exists libseccomp 2>/dev/null ||
-		lack libseccomp-dev "libseccomp is needed: install its header files, which runc is built with (Debian: libseccomp-dev)"
+		lack libseccomp-dev "libseccomp not found; install its header files, which the build of runc needs (Debian: libseccomp-dev)"
 	[ -x /usr/lib/cni/bridge ] || [ -x /opt/cni/bin/bridge ] ||
-		lack containernetworking-plugins "CNI plugins are needed: install them (Debian: containernetworking-plugins)"
+		lack containernetworking-plugins "CNI plugins not found; install them (Debian: containernetworking-plugins)"
 	[ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] ||
-		lack ca-certificates "authorities for the image are needed: install them (Debian: ca-certificates)"
+		lack ca-certificates "CA certificates for the image not found; install them (Debian: ca-certificates)"
 fi
 
 case "$packages " in

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds programs of other projects that the tests run, Go modules of tests/cluster, in the order of the arguments. The low
-# priority leaves the processors to builds that run at the same time.
+# Builds programs of other projects for the tests: the Go modules of tests/cluster that the arguments name, in this order.
+# The low priority leaves the processors to builds that run at the same time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 renice --priority 10 $$ >/dev/null

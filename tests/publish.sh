@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Fills the registry that a node pulls from (tests/cluster/src/node.rs) with the image of the provisioner, those of the
-# example's operator, and those of OLM where it is to run. Runs on the node's machine, with the programs of its
-# pods in PATH.
+# Pushes images to the registry of a node (tests/cluster/src/node.rs): the image of the provisioner, those of the example
+# operator and, for the tests with OLM, those of OLM. Runs in the sandbox of the node, with the programs of its pods in PATH.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-registry=${CLUSTER_ADDRESS:?there is no node here}:5000
+registry=${CLUSTER_ADDRESS:?run this script in the sandbox of a node}:5000
 publish() { # archive, image
 	skopeo copy --quiet --dest-tls-verify=false "docker-archive:$1" "docker://$registry/${2#*/}"
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds the programs of a Go module beside this script (first argument), once for each content of the module, and prints the
-# folder that holds them. The module "tools" has etcd and Kubernetes: the control plane, and, with the argument "node", what a
-# node runs. One module for both lets Go compile what they share once.
+# Builds the programs of a Go module next to this script (first argument) and prints their directory. Programs are built once
+# for each content of the module. The module "tools" contains etcd and Kubernetes: the control plane and, with the argument
+# "node", the programs of a node. With one module for both, Go compiles shared packages once.
 set -eu
 
 name=${1:-tools}
@@ -19,7 +19,7 @@ esac
 here=$(cd "${0%/*}" && pwd)
 
 command -v go >/dev/null || {
-	echo "cluster: Go is needed to build $name; for the control plane alone, KUBEBUILDER_ASSETS can name a folder with etcd and kube-apiserver instead" >&2
+	echo "cluster: Go not found; install it to build $name. For the control plane alone, KUBEBUILDER_ASSETS can name a directory with etcd and kube-apiserver" >&2
 	exit 1
 }
 
@@ -27,39 +27,39 @@ target=${CARGO_TARGET_DIR:-$here/../../target}/cluster
 mkdir -p "$target"
 target=$(cd "$target" && pwd)
 cd "$here/$module"
-folder=$target/$name-$(find . "$here/build.sh" -type f | sort | xargs cat | sha256sum | cut -c1-16)
+directory=$target/$name-$(find . "$here/build.sh" -type f | sort | xargs cat | sha256sum | cut -c1-16)
 
-if [ -d "$folder" ]; then
-	echo "$folder"
+if [ -d "$directory" ]; then
+	echo "$directory"
 	exit
 fi
-# A second builder waits for the lock and then finds the work done.
+# A concurrent build waits for the lock, and then finds the programs.
 exec 9>"$target/lock"
 flock 9
-if [ ! -d "$folder" ]; then
+if [ ! -d "$directory" ]; then
 	ldflags="-s -w"
 	if version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes 2>/dev/null); then
 		minor=${version#v*.}
 		minor=${minor%%.*}
-		# Without these the server calls itself v0.0.0-master+$Format:%H$.
+		# Without these flags, the server reports the version v0.0.0-master+$Format:%H$.
 		for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
 			ldflags="$ldflags -X $package.gitVersion=$version -X $package.gitMajor=1 -X $package.gitMinor=$minor"
 		done
 	fi
-	echo "cluster: building ${version:+Kubernetes $version and the other }$name into $folder: minutes, once" >&2
+	echo "cluster: building $name${version:+ of Kubernetes $version} in $directory; the first build takes minutes" >&2
 
 	rm -rf "$target"/unfinished.*
 	unfinished=$(mktemp -d "$target/unfinished.XXXXXX")
 	trap 'rm -rf "$unfinished"' EXIT
 	cgo=0
 	tags=
-	if [ "$module" = runtime ]; then # runc is partly C, and the others would like to manage disks
+	if [ "$module" = runtime ]; then # runc needs cgo; the other tags exclude file system drivers
 		cgo=1
 		tags=seccomp,no_btrfs,no_devmapper,no_zfs
-	elif [ "$module" = opm ]; then # SQLite is C; without the other tag signatures would need gpgme
+	elif [ "$module" = opm ]; then # SQLite needs cgo; without the last tag, signatures need gpgme
 		cgo=1
 		tags=json1,containers_image_openpgp
-	elif [ "$module" = olm ]; then # its opm reads bundles only, which needs no SQLite
+	elif [ "$module" = olm ]; then # this opm reads only bundles, without SQLite
 		tags=containers_image_openpgp
 	fi
 	# shellcheck disable=SC2086 # several packages
@@ -67,7 +67,7 @@ if [ ! -d "$folder" ]; then
 	[ ! -e "$unfinished/server" ] || mv "$unfinished/server" "$unfinished/etcd"
 	[ ! -x images.sh ] || ./images.sh "$unfinished" >&2
 	chmod 755 "$unfinished"
-	mv "$unfinished" "$folder"
+	mv "$unfinished" "$directory"
 	trap - EXIT
 fi
-echo "$folder"
+echo "$directory"

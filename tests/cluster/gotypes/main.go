@@ -1,4 +1,4 @@
-// Writes what Go knows about Kubernetes' and OLM's types as Rust tables: manifests/src/go_types/generated.rs.
+// Writes the Go types of Kubernetes and OLM as Rust tables: manifests/src/go_types/generated.rs.
 package main
 
 import (
@@ -48,7 +48,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// Each group version has a scheme of its own, so that its kinds need not be told from those of another.
+// Each group version has its own scheme, so that its kinds do not mix with those of another.
 var groupVersions = []func(*runtime.Scheme) error{
 	admissionregistrationv1.AddToScheme,
 	apiextensionsv1.AddToScheme,
@@ -72,7 +72,7 @@ var groupVersions = []func(*runtime.Scheme) error{
 	storagev1.AddToScheme,
 }
 
-// The types that decode themselves. Any other one stops the generator: its JSON cannot be told from its fields.
+// Types with their own decoder. Any other such type stops the generator, because the fields do not determine its JSON.
 var special = map[reflect.Type]string{
 	reflect.TypeFor[metav1.Time]():                                  "Time",
 	reflect.TypeFor[metav1.MicroTime]():                             "Time",
@@ -193,7 +193,7 @@ func typesOf(kinds []kind) []reflect.Type {
 	return types
 }
 
-// The types whose Go source says that they live outside namespaces.
+// Types that the Go source marks as cluster-scoped.
 func clusterScoped(kinds []kind) map[string]bool {
 	packages := map[string]bool{}
 	for _, k := range kinds {
@@ -222,7 +222,7 @@ func clusterScoped(kinds []kind) map[string]bool {
 	return found
 }
 
-// The marker may stand in the type's comment or, behind an empty line, above it.
+// The marker is in the comment of the type or, separated by an empty line, above that comment.
 func markers(file *ast.File, nonNamespaced func(string)) {
 	last := file.Name.End()
 	for _, declaration := range file.Decls {
@@ -250,7 +250,7 @@ type field struct {
 	omitsZero, printsZero bool
 }
 
-// The names and places are those of runtime.DefaultUnstructuredConverter (fieldInfoFromField).
+// Names and order follow runtime.DefaultUnstructuredConverter (fieldInfoFromField).
 func fields(t reflect.Type) []field {
 	var found []field
 	for i := range t.NumField() {
@@ -295,7 +295,7 @@ func canBeEmpty(t reflect.Type) bool {
 	return true
 }
 
-// All structs that the given ones consist of, each once, sorted by name.
+// All structs that the given structs contain, each once, sorted by name.
 func typesBelow(roots []reflect.Type) []reflect.Type {
 	seen := map[reflect.Type]bool{}
 	var visit func(reflect.Type)
@@ -324,7 +324,7 @@ func typesBelow(roots []reflect.Type) []reflect.Type {
 	})
 }
 
-// Each struct's Rust name: the Go one, behind group and version where two share it.
+// Rust name of each struct: the Go name, with group and version if two structs share a name.
 func names(types []reflect.Type) map[reflect.Type]string {
 	count := map[string]int{}
 	for _, t := range types {
@@ -398,7 +398,7 @@ func (w *writer) rust(t reflect.Type) string {
 		return name
 	}
 	if t.Kind() != reflect.Pointer && reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
-		log.Fatalf("%v decodes itself: say in main.go and manifests::go_types what its JSON looks like", t)
+		log.Fatalf("%v has its own decoder; describe its JSON in main.go and manifests::go_types", t)
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

@@ -1,3 +1,3 @@
 #!/bin/sh
-# Builds the programs that ours are compared with, and prints the folder that holds them.
+# Builds the programs that benchmarks compare with, and prints their directory.
 exec "${0%/*}/../build.sh" peers

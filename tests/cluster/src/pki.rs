@@ -27,8 +27,8 @@ pub(crate) fn write(dir: &Path) -> Result<()> {
     let mut server = CertificateParams::new(
         [
             "127.0.0.1",
-            "10.88.0.1", // machine::ADDRESS
-            "10.0.0.1",  // the first of machine::SERVICES
+            "10.88.0.1", // sandbox::ADDRESS
+            "10.0.0.1",  // the first of sandbox::SERVICES
             "localhost",
             "kubernetes",
             "kubernetes.default",

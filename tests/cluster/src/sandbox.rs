@@ -2,7 +2,7 @@
 //! that runs on it, also if it is killed. The node can use any port, bridge and file.
 //!
 //! ```text
-//!  cluster-up ── setpriv, unshare ── machine.sh (process 1) ── command
+//!  cluster-up ── setpriv, unshare ── sandbox.sh (process 1) ── command
 //!      │               └ each dies with the one before it; the namespaces die with process 1
 //!      └── reaper (sh): the control groups and an empty directory, which are in no namespace
 //! ```
@@ -126,7 +126,7 @@ impl Machine {
             .args(["--pdeathsig", "KILL", "unshare"])
             .args(["--net", "--mount", "--pid", "--fork", "--mount-proc"])
             .args(["--kill-child", "sh"])
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/machine.sh"))
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/sandbox.sh"))
             .arg(&self.dir)
             .arg(format!("{ADDRESS}/16"))
             .arg(SERVICES)

@@ -29,11 +29,10 @@ async fn dry_run_stores_nothing() -> Result<()> {
     let namespace = cluster.temp_namespace("dry").await?;
     let config_map = map(namespace.name(), "one");
     let api = Api::<ConfigMap>::namespaced(cluster.client()?, namespace.name());
-
-    cluster.apply(&config_map, DryRun::Yes).await?;
-    assert!(api.get_opt("one").await?.is_none());
-    cluster.apply(&config_map, DryRun::No).await?;
-    assert!(api.get_opt("one").await?.is_some());
+    for (dry_run, is_stored) in [(DryRun::Yes, false), (DryRun::No, true)] {
+        cluster.apply(&config_map, dry_run).await?;
+        assert_eq!(api.get_opt("one").await?.is_some(), is_stored);
+    }
     Ok(())
 }
 
@@ -43,11 +42,8 @@ async fn control_plane_answers_our_client_and_kubectl() -> Result<()> {
     let version = cluster.client()?.apiserver_version().await?;
     ensure!(version.git_version.starts_with("v1.36."), "{version:?}");
 
-    let kubectl = cluster
-        .tools()
-        .context("started elsewhere")?
-        .join("kubectl");
-    let output = Command::new(kubectl)
+    let tools = cluster.tools().context("started elsewhere")?;
+    let output = Command::new(tools.join("kubectl"))
         .args(["auth", "can-i", "*", "*"])
         .env("KUBECONFIG", cluster.kubeconfig_path())
         .output()?;
@@ -55,14 +51,14 @@ async fn control_plane_answers_our_client_and_kubectl() -> Result<()> {
     Ok(())
 }
 
+/// The programs of a control plane, and its reaper.
+const PROGRAMS: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "sh"];
+
 #[tokio::test]
 async fn dropped_cluster_leaves_nothing() -> Result<()> {
     let cluster = Cluster::start_with(&Options::default()).await?;
     let dir = cluster.dir().context("started elsewhere")?.to_owned();
-    wait_for_programs(
-        &dir,
-        &["etcd", "kube-apiserver", "kube-controller-manager", "sh"],
-    )?;
+    wait_for_programs(&dir, &PROGRAMS)?;
 
     drop(cluster);
     assert_eq!(programs_of(&dir)?, [""; 0]);
@@ -136,17 +132,14 @@ async fn pooled_control_plane_is_reset_for_each_test() -> Result<()> {
         }
         // The controllers also work in a namespace whose name the previous test used.
         let accounts = Api::<ServiceAccount>::namespaced(client, "mine");
-        let exists = await_condition(accounts, "default", |account: Option<&ServiceAccount>| {
-            account.is_some()
-        });
-        timeout(SECONDS_30, exists)
-            .await
-            .context("no service account")??;
+        let exists = |account: Option<&ServiceAccount>| account.is_some();
+        let exists = await_condition(accounts, "default", exists);
+        let exists = timeout(SECONDS_30, exists).await;
+        exists.context("no service account")??;
         if dirs.len() == 1 {
-            let changed = json!({"data": {"by": "a test"}});
-            let patch = Patch::Merge(changed);
-            maps.patch("prepared", &PatchParams::default(), &patch)
-                .await?;
+            let patch = Patch::Merge(json!({"data": {"by": "a test"}}));
+            let params = PatchParams::default();
+            maps.patch("prepared", &params, &patch).await?;
         } else {
             maps.delete("prepared", &DeleteParams::default()).await?;
         }
@@ -163,11 +156,7 @@ async fn pooled_control_plane_is_reset_for_each_test() -> Result<()> {
 
 #[tokio::test]
 async fn stopped_programs_restart_on_the_same_port_with_their_data() -> Result<()> {
-    let cluster = Cluster::start_with(&Options {
-        controllers: Controllers::Off,
-        ..Options::default()
-    })
-    .await?;
+    let cluster = Cluster::start_with(&Options::new(Controllers::Off, None)).await?;
     let dir = cluster.dir().context("started elsewhere")?.to_owned();
     let stored = map("default", "kept");
     cluster.apply(&stored, DryRun::No).await?;
@@ -183,10 +172,8 @@ async fn stopped_programs_restart_on_the_same_port_with_their_data() -> Result<(
     maps.get("kept").await?;
 
     let missing = cluster.stop(Program::Controllers).await.unwrap_err();
-    assert!(
-        matches!(missing, Error::NotStarted("kube-controller-manager")),
-        "{missing}"
-    );
+    let is_named = matches!(missing, Error::NotStarted("kube-controller-manager"));
+    assert!(is_named, "{missing}");
     // The reaper also kills the restarted programs.
     drop(cluster);
     assert_eq!(programs_of(&dir)?, [""; 0]);
@@ -210,11 +197,8 @@ async fn dead_process_is_named_with_its_last_lines() {
 fn killed_process_leaves_nothing() -> Result<()> {
     let mut up = cluster_up();
     let mut up = Killed(up.stdout(Stdio::piped()).spawn()?);
-    let dir = announced_folder(&mut up.0)?;
-    wait_for_programs(
-        &dir,
-        &["etcd", "kube-apiserver", "kube-controller-manager", "sh"],
-    )?;
+    let dir = announced_dir(&mut up.0)?;
+    wait_for_programs(&dir, &PROGRAMS)?;
 
     up.0.kill()?;
     up.0.wait()?;
@@ -229,10 +213,8 @@ fn cluster_up_runs_a_command_and_ends_with_its_code() -> Result<()> {
     let output = cluster_up().args(["--", "sh", "-c", script]).output()?;
     let text = String::from_utf8(output.stdout)?;
     assert_eq!(output.status.code(), Some(7), "{text}");
-    let kubeconfig = text
-        .trim_end()
-        .strip_prefix("ok ")
-        .with_context(|| text.clone())?;
+    let kubeconfig = text.trim_end().strip_prefix("ok ");
+    let kubeconfig = kubeconfig.with_context(|| text.clone())?;
     assert!(!Path::new(kubeconfig).exists());
     Ok(())
 }
@@ -247,52 +229,34 @@ async fn named_kubeconfig_is_used_instead_of_a_new_cluster() -> Result<()> {
     let text = String::from_utf8(output.stdout)?;
     assert_eq!(Path::new(text.trim_end()), cluster.kubeconfig_path());
 
-    let output = cluster_up()
-        .arg("--")
-        .arg("true")
-        .env(KUBECONFIG, "/no/such/file")
-        .output()?;
-    let text = String::from_utf8(output.stderr)?;
-    assert!(
-        text.contains("failed to use the kubeconfig /no/such/file"),
-        "{text}"
-    );
+    let mut up = cluster_up();
+    let output = up.args(["--", "true"]).env(KUBECONFIG, "/no/such/file");
+    let text = String::from_utf8(output.output()?.stderr)?;
+    let problem = "failed to use the kubeconfig /no/such/file";
+    assert!(text.contains(problem), "{text}");
     Ok(())
 }
 
 #[tokio::test]
 async fn named_assets_are_used_instead_of_a_build() -> Result<()> {
-    let built = Cluster::shared()
-        .await?
-        .tools()
-        .context("started elsewhere")?;
+    let cluster = Cluster::shared().await?;
+    let built = cluster.tools().context("started elsewhere")?;
     let assets = tempfile::tempdir()?;
-    symlink(built.join("etcd"), assets.path().join("etcd"))?;
-    let lacking = cluster_up()
-        .env("KUBEBUILDER_ASSETS", assets.path())
-        .output()?;
-    let text = String::from_utf8(lacking.stderr)?;
-    let sentence = format!(
-        "no kube-apiserver in {}, the folder that KUBEBUILDER_ASSETS names",
-        assets.path().display()
-    );
+    let link = |program: &str| symlink(built.join(program), assets.path().join(program));
+    link("etcd")?;
+    let mut up = cluster_up();
+    up.env("KUBEBUILDER_ASSETS", assets.path());
+    let text = String::from_utf8(up.output()?.stderr)?;
+    let path = assets.path().display().to_string();
+    let sentence = format!("no kube-apiserver in {path}, the folder that KUBEBUILDER_ASSETS names");
     assert!(text.contains(&sentence), "{text}");
 
-    symlink(
-        built.join("kube-apiserver"),
-        assets.path().join("kube-apiserver"),
-    )?;
-    let mut up = cluster_up();
-    up.env("KUBEBUILDER_ASSETS", assets.path())
-        .stdout(Stdio::piped());
-    let mut up = Killed(up.spawn()?);
-    let dir = announced_folder(&mut up.0)?;
+    link("kube-apiserver")?;
+    let mut up = Killed(up.stdout(Stdio::piped()).spawn()?);
+    let dir = announced_dir(&mut up.0)?;
     wait_for_programs(&dir, &["etcd", "kube-apiserver", "sh"])?;
-    ensure!(
-        command_lines_of(&dir)?
-            .iter()
-            .any(|line| line.starts_with(&*assets.path().to_string_lossy()))
-    );
+    let lines = command_lines_of(&dir)?;
+    ensure!(lines.iter().any(|line| line.starts_with(&path)));
     Ok(())
 }
 
@@ -305,7 +269,7 @@ fn missing_go_is_reported_in_one_line() -> Result<()> {
         .output()?;
     let text = String::from_utf8(output.stderr)?;
     assert!(!output.status.success());
-    assert!(text.starts_with("cluster: Go is needed"), "{text}");
+    assert!(text.starts_with("cluster: Go not found"), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
     Ok(())
 }
@@ -322,11 +286,10 @@ fn missing_node_requirement_is_reported_in_one_line() -> Result<()> {
         }
     }
     let mut check = cluster_up();
-    check.args(["--node", "--check"]);
-    let output = check
-        .env("PATH", programs.path())
-        .env("RUST_BACKTRACE", "0")
-        .output()?;
+    check
+        .args(["--node", "--check"])
+        .env("PATH", programs.path());
+    let output = check.env("RUST_BACKTRACE", "0").output()?;
     let text = String::from_utf8(output.stderr)?;
     assert!(!output.status.success());
     let root = String::from_utf8(Command::new("id").arg("-u").output()?.stdout)? == "0\n";
@@ -356,27 +319,21 @@ fn cluster_up() -> Command {
 }
 
 /// Reads the directory of a control plane from the output of `cluster-up`, which is printed when it is ready.
-fn announced_folder(up: &mut Child) -> Result<PathBuf> {
+fn announced_dir(up: &mut Child) -> Result<PathBuf> {
     let mut line = String::new();
     BufReader::new(up.stdout.take().context("no stdout")?).read_line(&mut line)?;
-    let kubeconfig = line
-        .trim_end()
-        .strip_prefix("export KUBECONFIG=")
-        .with_context(|| line.clone())?;
-    Ok(Path::new(kubeconfig)
-        .parent()
-        .context("no folder")?
-        .to_owned())
+    let kubeconfig = line.trim_end().strip_prefix("export KUBECONFIG=");
+    let kubeconfig = kubeconfig.with_context(|| line.clone())?;
+    let dir = Path::new(kubeconfig).parent();
+    Ok(dir.context("no directory")?.to_owned())
 }
 
 /// The command lines of all processes that name the directory, with arguments separated by NUL.
 fn command_lines_of(dir: &Path) -> Result<Vec<String>> {
     let dir = dir.to_str().context("not UTF-8")?;
-    let lines = fs::read_dir("/proc")?
-        .flatten()
-        .filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok())
-        .filter(|line| line.contains(dir));
-    Ok(lines.collect())
+    let entries = fs::read_dir("/proc")?.flatten();
+    let lines = entries.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok());
+    Ok(lines.filter(|line| line.contains(dir)).collect())
 }
 
 /// The names of the programs that work in the directory, sorted.
@@ -399,10 +356,8 @@ fn wait_for_programs(dir: &Path, expected: &[&str]) -> Result<()> {
         if programs == expected {
             return Ok(());
         }
-        ensure!(
-            start.elapsed() < SECONDS_30,
-            "{programs:?} instead of {expected:?}"
-        );
+        let is_early = start.elapsed() < SECONDS_30;
+        ensure!(is_early, "{programs:?} instead of {expected:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

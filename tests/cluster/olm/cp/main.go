@@ -1,4 +1,4 @@
-// cp copies a file as OLM's unpack Jobs ask for it, `cp -Rv FROM TO`, in an image that has nothing else.
+// cp copies a file for the unpack Jobs of OLM, which run `cp -Rv FROM TO` in an image without other programs.
 package main
 
 import (

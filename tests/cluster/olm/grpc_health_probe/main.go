@@ -1,4 +1,4 @@
-// grpc_health_probe asks a gRPC server how it is, with OLM's flag `-addr`: OLM runs it in the pods of catalogs.
+// grpc_health_probe queries the health of a gRPC server. OLM runs the program with the flag `-addr` in the pods of catalogs.
 package main
 
 import (

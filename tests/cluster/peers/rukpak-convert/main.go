@@ -1,6 +1,6 @@
-// Command rukpak-convert converts registry+v1 bundles with rukpak's own converter, one after the other in one process,
-// and prints how many it converted, how many it refused and how many seconds that took. Folders of bundles are its
-// arguments, or lines of its standard input when there are none.
+// Command rukpak-convert converts registry+v1 bundles with rukpak's converter, one after the other in one process. The
+// command prints the number of converted bundles, the number of rejected bundles and the seconds that the conversion took.
+// The arguments are directories of bundles; without arguments, the command reads one directory per line from stdin.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 
 func main() {
 	namespace := flag.String("namespace", "operators", "the namespace to install into")
-	verbose := flag.Bool("verbose", false, "say on stderr why a bundle is refused")
+	verbose := flag.Bool("verbose", false, "print the reason of each rejection to stderr")
 	flag.Parse()
 
 	bundles := flag.Args()

@@ -1,4 +1,4 @@
-// Command pause holds a pod's namespaces: it waits until it is told to end, and buries what dies below it.
+// Command pause holds the namespaces of a pod: the command waits for a signal to end, and reaps orphaned processes.
 package main
 
 import (

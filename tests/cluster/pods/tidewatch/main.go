@@ -1,9 +1,9 @@
-// Command tidewatch is the operator of the example bundle, as far as tests need one: it lists the objects of its API with
-// the rights that its bundle asked for, and is ready once that worked. What a bad version does is a flag.
+// Command tidewatch is the operator of the example bundle for tests: the command lists the objects of its API with the
+// permissions that its bundle requests, and is ready once that succeeds. Flags select the faults of a bad version.
 //
 //	tidewatch [--list PATH] [--ready=false] [--crash]   the operator; its API is at PATH
-//	tidewatch fetch URL                                 prints the names in the archive behind a URL, which it asks for as
-//	                                                    the pod's account, with the authority of CA_FILE
+//	tidewatch fetch URL                                 prints the names in the archive at a URL, requested as the
+//	                                                    ServiceAccount of the pod, with the CA of CA_FILE
 package main
 
 import (
@@ -111,7 +111,7 @@ func fetch(url string) error {
 	}
 }
 
-// get asks with the token of the pod's account.
+// get sends a request with the token of the pod's ServiceAccount.
 func get(url, authority string) (io.ReadCloser, error) {
 	pem, err := os.ReadFile(authority)
 	if err != nil {
