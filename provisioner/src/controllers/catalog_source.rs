@@ -9,26 +9,27 @@
 //! If OLM serves a catalog, its registry server is queried. Otherwise the catalog's image is pulled with the secrets of the
 //! CatalogSource, and read. Loaded content remains available while its catalog is unavailable. A registry server does not
 //! report changes. When the catalog changes, however, OLM starts another server, and the connection to the old one breaks.
-//! The worker waits for that.
+//! The worker of the catalog ([`worker`]) waits for that. The controller ([`controller`]) reconciles the objects that serve a
+//! catalog, and its status ([`reconcile`]).
 //!
 //! An image may be a template, whose values come from the cluster (`cluster_facts`). Where OLM does not run, rukpak owns the
-//! status of a CatalogSource ([`status`], written only by [`status_writer`]). Where OLM runs, rukpak owns only the
+//! status of a CatalogSource ([`status`], written by [`status_writer`]). Where OLM runs, rukpak owns only the
 //! conditions of the template annotation of rukpak.
 //!
 //! Catalogs of other namespaces are not selectable, because their content would be installed with the permissions of the
 //! provisioner.
 
 mod catalog_cache;
-pub mod change_notifier;
 mod cluster_facts;
 mod controller;
+mod followed_catalogs;
 mod image;
-mod image_template;
 mod kubernetes_version;
 mod locate;
 pub mod max_openshift;
 mod olm_detection;
 mod olm_version;
+mod owned_objects;
 mod poll;
 mod pull_secrets;
 mod reconcile;
@@ -37,7 +38,11 @@ pub mod registry_server;
 mod server_backoff;
 mod status;
 mod status_writer;
+mod template_resolution;
 mod tolerant;
+mod triggers;
+mod watch_scope;
+mod worker;
 
 use std::{
     cmp::Ordering,
@@ -47,7 +52,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use manifests::api::platform_operator::CatalogRef;
+use kube::ResourceExt as _;
+use manifests::api::{catalog_source::CatalogSource, platform_operator::CatalogRef};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -89,6 +95,14 @@ impl fmt::Display for CatalogKey {
 // === impl CatalogKey ===
 
 impl CatalogKey {
+    /// Returns the name of a CatalogSource.
+    fn from_source(source: &CatalogSource) -> Self {
+        Self {
+            namespace: source.namespace().unwrap_or_default(),
+            name: source.name_any(),
+        }
+    }
+
     /// Returns the bytes of `namespace/name`.
     fn bytes(&self) -> impl Iterator<Item = u8> {
         let (namespace, name) = (self.namespace.bytes(), self.name.bytes());

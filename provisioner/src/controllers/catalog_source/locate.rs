@@ -10,11 +10,9 @@ use manifests::{
     image_template::{choose, is_template},
 };
 
-use super::{
-    cluster_facts::ClusterFacts,
-    image_template::{self, Input, ResolvedImage, UnresolvedImage},
-    poll::{self, PollInterval},
-};
+use super::cluster_facts::ClusterFacts;
+use super::poll::{self, PollInterval};
+use super::template_resolution::{self, Input, ResolvedImage, UnresolvedImage};
 
 /// Time that OLM has to serve a catalog before its image is pulled instead: the startup timeout of OLM's registry pods, and
 /// some margin.
@@ -102,14 +100,14 @@ pub(super) fn plan(
             has_olm,
             unknown_olm: unknown_olm.as_deref(),
         };
-        image_template::resolve(input, &facts.values, &facts.pending)
+        template_resolution::resolve(input, &facts.values, &facts.pending)
     };
     let image = match reference {
         Some(reference) => Some(resolved(reference)?),
         None => None,
     };
     let warning = image.as_ref().map_or_else(
-        || image_template::idle(source.metadata.annotations.as_ref(), has_olm),
+        || template_resolution::idle(source.metadata.annotations.as_ref(), has_olm),
         |image| image.warning.clone(),
     );
     Some(CatalogPlan {

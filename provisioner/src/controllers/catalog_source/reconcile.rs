@@ -1,44 +1,30 @@
-//! Worker of one catalog, from the first observation of its CatalogSource until its deletion.
+//! Reconciles the objects of a catalog and its status: the Service and the EndpointSlice of the catalog server, the registry
+//! pod, and the status of the CatalogSource.
+//!
+//! The worker of the catalog ([`super::worker`]) reads the content, which may take minutes or last as long as a connection.
+//! It reports the observed state, and decides whether the catalog has a registry pod. Reconciles read these reports and are
+//! never blocked by the worker.
 
-mod address;
-mod config_map;
-mod events;
-mod image_source;
-mod pod_source;
+use std::{sync::Arc, time::Duration};
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
-
-use catalog::source::FileSource;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::runtime::events::EventType;
-use manifests::api::catalog_source::CatalogSource;
-use tokio::{sync::watch, time::sleep};
-use tracing::warn;
-use unpacker::Digest;
+use kube::runtime::controller::Action;
+use manifests::api::catalog_source::{CatalogSource, ConnectionState, RegistryService};
+use parking_lot::Mutex;
+use tokio::sync::watch;
 
-pub(super) use self::pod_source::PodReport;
-use self::pod_source::ReadPolicy;
-use super::{
-    CatalogKey,
-    catalog_cache::CatalogIdentity,
-    cluster_facts::ClusterFacts,
-    image::{self, DigestCache, LoadedCatalogs, RejectedImage},
-    locate::{CatalogLocation, CatalogPlan, is_unchanged, plan},
-    registry_pod::PodInformers,
-    registry_server::{self, CatalogPublisher, RegistryServer},
-    server_backoff::ServerBackoff,
-    status::{CatalogObservation, Connection, Problem, Reason},
-    status_writer::{self, StatusUpdate},
-};
+use super::CatalogKey;
+use super::cluster_facts::ClusterFacts;
+use super::image::{DigestCache, LoadedCatalogs};
+use super::owned_objects::WatchedNamespaces;
+use super::registry_pod::RegistryPodSlot;
+use super::registry_server::{CatalogPublisher, RegistryServer};
+use super::status_writer::{self, StatusSchedule, StatusUpdate, own_conditions};
+use super::triggers::ReconcileTriggers;
+
 use crate::controllers::context::Context;
 
-/// Maximum number of attempts to remove a pod before the failure is reported in the status.
-const MAX_REMOVAL_ATTEMPTS: u32 = 4;
-
-/// State shared by the workers of all catalogs.
+/// State shared by all catalogs.
 pub(super) struct CatalogContext {
     pub(super) ctx: Context,
     pub(super) loaded_catalogs: LoadedCatalogs,
@@ -46,344 +32,144 @@ pub(super) struct CatalogContext {
     pub(super) facts: watch::Sender<ClusterFacts>,
     /// Built-in catalog server, if it is enabled.
     pub(super) serving: Option<Arc<RegistryServer>>,
-    /// Informers of registry pods.
-    pub(super) pods: PodInformers,
+    /// Triggers of reconciles.
+    pub(super) triggers: Arc<ReconcileTriggers>,
+    /// Namespaces with registry pods.
+    pub(super) pod_namespaces: Arc<WatchedNamespaces>,
 }
 
-/// Runs the worker of a catalog until the sender of `source` is dropped. `conditions` are the provisioner's own conditions
-/// in the status.
-pub(super) async fn run(
-    shared: Arc<CatalogContext>,
-    key: CatalogKey,
-    source: watch::Receiver<Arc<CatalogSource>>,
-    conditions: watch::Receiver<Vec<Condition>>,
-) {
-    let serving = shared.serving.as_ref();
-    let serving = serving.filter(|serving| serving.serves(&key.namespace));
-    let (reports, written) = watch::channel(None);
-    let (pod, pod_reports) = watch::channel(None);
-    let writing = {
-        let (shared, key, source) = (Arc::clone(&shared), key.clone(), source.clone());
-        let serving = serving.cloned();
-        async move {
-            let serving = serving.as_deref();
-            let reports = (written, pod_reports);
-            status_writer::run(&shared.ctx, &key, serving, reports, source, conditions).await;
-        }
-    };
-    let mut following = CatalogWorker {
-        publisher: serving.map(|serving| Arc::new(serving.publisher(&key))),
-        is_selectable: shared.ctx.settings.is_selectable_namespace(&key.namespace),
-        shared,
-        key,
-        source,
-        backoff: ServerBackoff::default(),
-        was_asked: false,
-        last_location: None,
-        rejected: None,
-        seen: CatalogObservation::default(),
-        identity: None,
-        has_pod: None,
-        is_in_pod: false,
-        pod,
-        reports,
-    };
-    let following = async {
-        // The future is large because of the download, so it is boxed and freed after each pass.
-        while Box::pin(following.reconcile_once()).await.is_some() {}
-    };
-    tokio::select! {
-        () = following => {}
-        () = writing => {}
-    }
-}
-
-struct CatalogWorker {
-    shared: Arc<CatalogContext>,
-    key: CatalogKey,
-    source: watch::Receiver<Arc<CatalogSource>>,
-    backoff: ServerBackoff,
+/// State of one followed catalog in memory. All of it is a cache: after a restart, it is read again.
+pub(super) struct FollowedCatalog {
+    pub(super) shared: Arc<CatalogContext>,
+    pub(super) key: CatalogKey,
+    /// Latest version of the CatalogSource. Receivers are notified only of changes that can affect the catalog.
+    pub(super) source: watch::Sender<Arc<CatalogSource>>,
     /// Publisher of the catalog, if the built-in server serves its namespace.
-    publisher: Option<Arc<CatalogPublisher>>,
-    /// True if platform operators choose from the catalog.
-    is_selectable: bool,
-    /// True if the registry was polled since this worker started.
-    was_asked: bool,
-    /// Location from which the catalog was read last; `None` if it was not read.
-    last_location: Option<String>,
-    /// Rejected image of the catalog, if the last one cannot be used.
-    rejected: Option<RejectedImage>,
-    /// Observed state of the catalog, for its status.
-    seen: CatalogObservation,
-    /// Identity of the catalog that was followed last.
-    identity: Option<CatalogIdentity>,
-    /// Whether the catalog has a registry pod; `None` if unknown.
-    has_pod: Option<bool>,
-    /// True if the catalog has to be served from a registry pod.
-    is_in_pod: bool,
-    /// Reports of the registry pod, for the status.
-    pod: watch::Sender<Option<PodReport>>,
-    reports: watch::Sender<Option<StatusUpdate>>,
+    pub(super) publisher: Option<Arc<CatalogPublisher>>,
+    /// Registry pod, if the catalog has one.
+    pub(super) pod: RegistryPodSlot,
+    /// Last report of the worker.
+    report: Mutex<Option<StatusUpdate>>,
+    /// Rukpak's conditions in the status, which other clients may remove.
+    conditions: Mutex<Vec<Condition>>,
+    status: Mutex<StatusSchedule>,
 }
 
-// === impl CatalogWorker ===
+// === impl FollowedCatalog ===
 
-impl CatalogWorker {
-    /// Executes the current plan until it is finished or outdated. Returns `None` if the worker has to stop.
-    async fn reconcile_once(&mut self) -> Option<()> {
-        let source = Arc::clone(&self.source.borrow_and_update());
-        let (mut newer, mut changes) = (self.source.clone(), self.shared.facts.subscribe());
-        let since = self.backoff.since(Instant::now());
-        let cached = image::last_image(&self.shared.digest_cache, &source).await;
-        let cached = cached.as_deref();
-        let plan = plan(
-            &source,
-            &changes.borrow_and_update(),
-            cached,
-            since.elapsed(),
-        );
-        let planned = plan.clone();
-        let other = async {
-            loop {
-                tokio::select! {
-                    changed = newer.changed() => changed.ok()?,
-                    Ok(()) = changes.changed() => {}
-                }
-                let now = Arc::clone(&newer.borrow_and_update());
-                let around = changes.borrow_and_update();
-                let planned = planned.as_ref();
-                if !is_unchanged(planned, &source, &now, &around, cached, since.elapsed()) {
-                    return Some(());
-                }
-            }
-        };
-        let working = async {
-            match plan {
-                Some(plan) => Box::pin(self.work(&source, plan)).await,
-                None => self.wait_for_facts(&source).await,
-            }
-        };
-        tokio::select! {
-            () = working => Some(()),
-            // Work on an outdated plan is cancelled.
-            result = other => {
-                self.backoff.abort_attempt(Instant::now());
-                result
-            }
+impl FollowedCatalog {
+    /// Creates the state of a catalog that has not been read yet.
+    pub(super) fn new(
+        shared: &Arc<CatalogContext>,
+        key: CatalogKey,
+        source: CatalogSource,
+    ) -> Self {
+        let serving = shared.serving.as_ref();
+        let serving = serving.filter(|serving| serving.serves(&key.namespace));
+        Self {
+            shared: Arc::clone(shared),
+            publisher: serving.map(|serving| Arc::new(serving.publisher(&key))),
+            key,
+            conditions: Mutex::new(own_conditions(&source)),
+            source: watch::Sender::new(Arc::new(source)),
+            pod: RegistryPodSlot::default(),
+            report: Mutex::default(),
+            status: Mutex::default(),
         }
     }
 
-    /// Waits until the cluster facts are known. The status of the CatalogSource is left unchanged, because it may still be
-    /// valid.
-    async fn wait_for_facts(&self, source: &CatalogSource) {
-        let (catalogs, identity) = (
-            &self.shared.ctx.catalogs,
-            CatalogIdentity::from_source(source),
-        );
-        let message = "waiting for the cluster values that the image template requires";
-        catalogs.change(|cache| cache.set_problem(&self.key, &identity, message.to_owned()));
-        sleep_or_forever(None).await;
+    /// Records a report of the worker and triggers a reconcile.
+    pub(super) fn report(&self, report: StatusUpdate) {
+        *self.report.lock() = Some(report);
+        self.shared.triggers.add(&self.key);
     }
 
-    async fn work(&mut self, source: &Arc<CatalogSource>, plan: CatalogPlan) {
-        let identity = CatalogIdentity::from_source(source);
-        if self.identity.as_ref() != Some(&identity) {
-            // The observations belong to another catalog.
-            self.seen = CatalogObservation::default();
-            self.identity = Some(identity);
-        }
-        let image = plan.image.as_ref();
-        self.seen.conditions = image.map_or_else(Vec::new, |image| image.conditions.clone());
-        if plan.olm_serves || image.is_some_and(|image| image.write.is_some()) {
-            self.report(source, &plan);
-        }
-        if plan.olm_serves {
-            // OLM creates a Service of the same name.
-            self.withdraw().await;
-        }
-        self.is_in_pod = plan.may_have_pod() && self.should_have_pod(source);
-        // OLM would adopt a registry pod because of its labels, so none may exist beside it. If the built-in server takes
-        // over an image or a ConfigMap, the pod is removed after the catalog is served.
-        let keeps_pod = !plan.olm_serves
-            && !matches!(
-                plan.catalog,
-                CatalogLocation::Address(_) | CatalogLocation::Invalid(_)
-            );
-        if !keeps_pod {
-            self.remove_pod(source).await;
-        }
-        if let Some(warning) = &plan.warning {
-            self.publish_event(source, EventType::Warning, "ImageTemplate", warning)
-                .await;
-        }
-        match &plan.catalog {
-            CatalogLocation::Invalid(message) => {
-                self.seen = CatalogObservation {
-                    problem: Some(Problem {
-                        reason: Reason::SpecInvalid,
-                        message: message.clone(),
-                    }),
-                    ..CatalogObservation::default()
-                };
-                self.withdraw().await;
-                self.report(source, &plan);
-                self.report_problem(source, message.clone()).await;
-                sleep_or_forever(None).await;
+    /// Takes over a later version of the CatalogSource.
+    pub(super) fn update(&self, source: CatalogSource) {
+        let conditions = own_conditions(&source);
+        self.source.send_if_modified(|stored| {
+            let differs = relevant_fields(stored) != relevant_fields(&source);
+            if stored.metadata.annotations != source.metadata.annotations {
+                self.pod.mark_due();
             }
-            CatalogLocation::Unresolved(unresolved) => match &unresolved.last {
-                Some(last) if self.is_in_pod => {
-                    self.serve_from_pod(source, &plan, last, ReadPolicy::LastImage(unresolved))
-                        .await;
-                }
-                // An existing pod was created for an earlier template and is left unchanged.
-                _ => {
-                    if self.is_in_pod {
-                        self.may_have_pod(source).await;
-                    }
-                    self.follow_unresolved(source, &plan, unresolved).await;
-                }
-            },
-            CatalogLocation::Pending { why: message, left } => {
-                let (catalogs, identity) = (
-                    &self.shared.ctx.catalogs,
-                    CatalogIdentity::from_source(source),
-                );
-                catalogs.change(|cache| cache.set_problem(&self.key, &identity, message.clone()));
-                sleep_or_forever(Some(*left)).await;
-            }
-            CatalogLocation::Address(address) => {
-                self.withdraw().await;
-                sleep(self.backoff.remaining_delay(Instant::now())).await;
-                self.backoff.start_attempt();
-                match self.read_from_server(source, &plan, address).await {
-                    // No immediate reconnect: the server may be closing every connection.
-                    Ok(()) => {
-                        self.report_connection(source, &plan, address, Connection::Connecting);
-                        let delay = self.backoff.next_delay(Instant::now());
-                        sleep_or_forever(Some(delay)).await;
-                    }
-                    Err(error) => {
-                        let problem = manifests::error::chain(&error);
-                        self.seen.problem = Some(Problem {
-                            reason: Reason::RegistryServer,
-                            message: format!("couldn't connect to registry - {problem}"),
-                        });
-                        self.report_connection(source, &plan, address, Connection::Failing);
-                        let delay = self.backoff.next_delay(Instant::now());
-                        self.report_failure(source, &error, delay).await;
-                    }
-                }
-            }
-            CatalogLocation::ConfigMap(name) => self.follow_config_map(source, &plan, name).await,
-            CatalogLocation::Image { reference, poll } if self.is_in_pod => {
-                let reading = ReadPolicy::FollowTag(poll.as_ref());
-                self.serve_from_pod(source, &plan, reference, reading).await;
-            }
-            CatalogLocation::Image { reference, poll } => {
-                self.follow_image(source, &plan, reference, poll.as_ref())
-                    .await;
-            }
+            *stored = Arc::new(source);
+            differs
+        });
+        let mut stored = self.conditions.lock();
+        if *stored != conditions {
+            *stored = conditions;
+            self.status.lock().conditions_changed();
         }
     }
 
-    /// Serves the content that was read, unless OLM serves it. An existing registry pod is removed afterwards.
-    async fn publish<F>(
-        &mut self,
-        source: &CatalogSource,
-        digest: Digest,
-        files: F,
-    ) -> Result<(), registry_server::Error>
-    where
-        F: FnOnce() -> Result<Box<dyn FileSource + Send>, registry_server::Error> + Send + 'static,
-    {
-        if self.is_in_pod {
-            return Ok(()); // served by the registry pod
-        }
-        let has_olm = self.shared.facts.borrow().has_olm;
-        let Some(publisher) = self.publisher.as_ref().filter(|_| !has_olm) else {
-            self.withdraw().await;
-            return Ok(());
+    /// Reconciles the objects of the catalog and its status, as far as they are due.
+    pub(super) async fn reconcile(&self) -> Action {
+        let serving = self.shared.serving.as_deref();
+        let objects = match serving {
+            Some(serving) => Box::pin(serving.reconcile(&self.key)).await,
+            None => None,
         };
-        match publisher.publish(source, digest, files).await {
-            Ok(_) => {
-                let removal = self
-                    .try_remove_pod(source, Some(MAX_REMOVAL_ATTEMPTS))
-                    .await;
-                removal.map_err(|error| {
-                    let problem = manifests::error::chain(&error);
-                    registry_server::Error::Rejected(format!(
-                        "failed to delete its registry pod after the handover: {problem}"
-                    ))
-                })
-            }
-            // The publisher retries failed writes. The error is returned only if a pod has to be removed after a successful
-            // write.
-            Err(registry_server::Error::Rejected(_)) if !self.may_have_pod(source).await => Ok(()),
-            Err(error) => Err(error),
+        // The reconcile of the pod may wait for the registry, so the status is written before and after it.
+        let mut status = self.reconcile_status().await;
+        let pod = Box::pin(self.pod.reconcile()).await;
+        if pod.is_some_and(|pod| pod.is_new) {
+            self.count_served();
+            status = self.reconcile_status().await;
         }
+        let delays = [objects, status, pod.map(|pod| pod.delay)];
+        let next = delays.into_iter().flatten().min();
+        next.map_or_else(Action::await_change, Action::requeue)
     }
 
-    /// Empties the EndpointSlice of a catalog that is not served, so that it does not point to a terminated pod.
-    async fn unpublish(&self) {
-        let has_olm = self.shared.facts.borrow().has_olm;
-        let Some(publisher) = self.publisher.as_ref().filter(|_| !has_olm) else {
-            return;
-        };
-        // Without write permission, no earlier process has written an EndpointSlice.
-        if let Err(error) = publisher.unpublish().await
-            && !matches!(error, registry_server::Error::Forbidden { .. })
+    async fn reconcile_status(&self) -> Option<Duration> {
+        let mut report = self.report.lock().clone()?;
+        let serving = self.shared.serving.as_ref();
+        let serving = serving.filter(|_| self.publisher.is_some());
+        if let Some(state) = serving.and_then(|serving| serving.state(&self.key)) {
+            report.observed.add_server(&state);
+        }
+        if let Some(pod) = self.pod.last_report() {
+            report.observed.add_pod(&pod, &self.key.namespace);
+        }
+        let source = Arc::clone(&self.source.borrow());
+        status_writer::reconcile(&self.shared.ctx, &self.status, report, &source).await
+    }
+
+    /// Sets the metric of a catalog with a registry pod, unless the built-in server still serves it. While the state is
+    /// unknown, the last value is kept.
+    pub(super) fn count_served(&self) {
+        let report = self.pod.last_report();
+        let publisher = self.publisher.as_deref();
+        if let Some(is_served) = report.and_then(|report| report.is_served())
+            && !publisher.is_some_and(CatalogPublisher::serves)
         {
-            let problem = manifests::error::chain(&error);
-            warn!(
-                catalog = %self.key,
-                error = problem,
-                "failed to withdraw the previous endpoint of a catalog; clients may still use it"
-            );
+            self.shared.ctx.metrics.served(&self.key, is_served);
         }
-    }
-
-    /// Stops serving the catalog, because another server serves it.
-    async fn withdraw(&self) {
-        let Some(publisher) = &self.publisher else {
-            return;
-        };
-        if let Err(error) = publisher.withdraw().await {
-            let problem = manifests::error::chain(&error);
-            warn!(
-                catalog = %self.key,
-                error = problem,
-                "failed to withdraw the endpoint of a catalog"
-            );
-        }
-    }
-
-    async fn report_failure(
-        &mut self,
-        source: &CatalogSource,
-        error: &(dyn std::error::Error + Sync),
-        delay: Duration,
-    ) {
-        let problem = manifests::error::chain(error);
-        warn!(catalog = %self.key, error = problem, "failed to read catalog");
-        self.report_problem(source, problem).await;
-        self.unpublish().await;
-        sleep(delay).await;
     }
 }
 
-impl Drop for CatalogWorker {
+impl Drop for FollowedCatalog {
     fn drop(&mut self) {
         // The built-in server removes the metric of its catalogs when their publisher is dropped.
-        if self.is_in_pod {
+        if self.pod.last_report().is_some() {
             self.shared.ctx.metrics.remove_served(&self.key);
         }
     }
 }
 
-/// Sleeps for the given time, or forever if it is `None`.
-async fn sleep_or_forever(delay: Option<Duration>) {
-    match delay {
-        Some(delay) => sleep(delay).await,
-        None => std::future::pending().await,
-    }
+/// Returns the fields that can affect the catalog. OLM frequently updates other fields.
+fn relevant_fields(source: &CatalogSource) -> impl PartialEq + '_ {
+    let status = source.status.as_ref();
+    let connection: Option<&ConnectionState> =
+        status.and_then(|status| status.connection_state.as_ref());
+    let service: Option<&RegistryService> =
+        status.and_then(|status| status.registry_service.as_ref());
+    (
+        &source.spec,
+        &source.metadata.uid,
+        connection,
+        service,
+        // They may be templates, and are copied to the registry pod.
+        &source.metadata.annotations,
+    )
 }

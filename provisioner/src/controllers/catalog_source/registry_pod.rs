@@ -15,24 +15,24 @@
 
 mod apply;
 mod diff;
-mod informer;
 mod manifest;
 mod memory;
 mod options;
 pub mod plan;
+mod reconciler;
 mod repair_backoff;
+mod slot;
 mod spec_hash;
 mod teardown;
-mod worker;
 
-pub(super) use self::repair_backoff::RepairBackoff;
-pub use self::{
-    apply::{Error, RegistryPodState, TagCheck, is_restricted, reconcile},
-    informer::PodInformers,
-    manifest::{PodEnvironment, PodServer, RegistryPodObjects, RegistryPodSpec, objects},
-    options::{ExtractContent, Options, Security},
-    teardown::{exist, remove, return_service, tear_down},
-    worker::{RegistryPodConfig, follow, needs_pod},
+pub use self::apply::{Error, RegistryPodState, TagCheck, is_restricted, reconcile};
+pub use self::manifest::{PodEnvironment, PodServer, RegistryPodObjects, RegistryPodSpec, objects};
+pub use self::options::{ExtractContent, Options, Security};
+pub use self::reconciler::{RegistryPodConfig, RegistryPodReconciler, needs_pod};
+pub use self::teardown::{exist, remove, return_service, tear_down};
+pub(super) use self::{
+    repair_backoff::RepairBackoff,
+    slot::{PodReport, RegistryPodSlot},
 };
 
 /// Reason why a catalog cannot have a registry pod. All of them have to be corrected in the CatalogSource.

@@ -1,9 +1,9 @@
 //! Built-in catalog server for clusters without OLM.
 //!
 //! ```text
-//!  reconcile ─ publish ► stores: one file per content ► endpoint: one port per catalog ► apply: Service, EndpointSlice
-//!                                                         ▲                                          │
-//!                                                         └── informer: another client changed them ◄┘
+//!  worker ─ publish ► stores: one file per content ► endpoint: one port per catalog
+//!                                                     │
+//!  controller ─ reconcile ────────────────────────────┴► apply: Service, EndpointSlice
 //! ```
 //!
 //! Requests of the protocol do not name a catalog, so each catalog has its own port. A Service without selector and an
@@ -21,7 +21,6 @@ mod apply;
 mod endpoint;
 mod error;
 mod handover;
-mod informer;
 mod listener;
 mod objects;
 mod ports;
@@ -36,21 +35,18 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use catalog::registry::ObserveCalls;
 use jiff::Timestamp;
 use manifests::api::catalog_source::RegistryService;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::task::AbortHandle;
 use unpacker::Digest;
 
+pub(super) use self::apply::ServerObject;
 use self::{
-    apply::Requests,
-    endpoint::{CatalogEndpoint, maintain},
-    ports::PortAllocator,
-    quota::NamespaceQuotas,
+    apply::Requests, endpoint::CatalogEndpoint, ports::PortAllocator, quota::NamespaceQuotas,
 };
 pub use self::{
     error::Error,
@@ -60,7 +56,8 @@ pub use self::{
 };
 use super::{
     CatalogKey,
-    change_notifier::{ChangeNotifier, ChangeSubscription},
+    owned_objects::{OwnedChange, WatchedNamespaces},
+    triggers::ReconcileTriggers,
 };
 use crate::{
     controllers::context::Context,
@@ -103,8 +100,8 @@ pub struct RegistryServer {
     /// Namespaces without a quota, because only admins create catalogs there.
     counting: Vec<String>,
     quotas: Mutex<NamespaceQuotas>,
-    /// Running tasks: one per served catalog, and one watch per namespace that has any.
-    tasks: Mutex<Tasks>,
+    /// Namespaces of the served catalogs.
+    watched: Arc<WatchedNamespaces>,
     owner_ids: AtomicU64,
 }
 
@@ -116,24 +113,15 @@ struct Shared {
     address: IpAddr,
     ports: Mutex<PortAllocator>,
     endpoints: Mutex<BTreeMap<CatalogKey, Arc<CatalogEndpoint>>>,
-    notifier: Arc<ChangeNotifier>,
+    triggers: Arc<ReconcileTriggers>,
     now: fn() -> Timestamp,
 }
-
-#[derive(Default)]
-struct Tasks {
-    endpoints: BTreeMap<CatalogKey, AbortOnDrop>,
-    watches: BTreeMap<String, AbortOnDrop>,
-}
-
-/// Aborts the task when dropped.
-struct AbortOnDrop(AbortHandle);
 
 // === impl RegistryServer ===
 
 impl RegistryServer {
     /// Creates the server, or returns `None` if serving is not configured.
-    pub fn from_context(ctx: &Context) -> Option<Self> {
+    pub(super) fn from_context(ctx: &Context, triggers: Arc<ReconcileTriggers>) -> Option<Self> {
         let settings::Serving {
             address,
             ports,
@@ -148,7 +136,7 @@ impl RegistryServer {
             address,
             ports: Mutex::new(PortAllocator::new(ports, address)),
             endpoints: Mutex::default(),
-            notifier: Arc::default(),
+            triggers,
             now: ctx.now,
         };
         Some(Self {
@@ -161,7 +149,7 @@ impl RegistryServer {
             share,
             counting: ctx.settings.catalog_namespaces.clone(),
             quotas: Mutex::default(),
-            tasks: Mutex::default(),
+            watched: Arc::default(),
             owner_ids: AtomicU64::new(1),
         })
     }
@@ -188,9 +176,41 @@ impl RegistryServer {
         endpoints.get(key).map(|endpoint| endpoint.state().clone())
     }
 
-    /// Subscribes to changes of the serving state of a catalog.
-    pub fn changes(&self, key: &CatalogKey) -> ChangeSubscription {
-        self.shared.notifier.subscribe(key)
+    /// Reconciles the Service and the EndpointSlice of a catalog if they are due. Returns the delay until the next
+    /// reconcile, or `None` if none is scheduled.
+    pub(super) async fn reconcile(&self, key: &CatalogKey) -> Option<Duration> {
+        let endpoint = self.shared.endpoints().get(key).cloned()?;
+        self.shared.reconcile(&endpoint).await
+    }
+
+    /// Returns the namespaces of the served catalogs.
+    pub(super) fn namespaces(&self) -> &Arc<WatchedNamespaces> {
+        &self.watched
+    }
+
+    /// Marks endpoints as due whose objects may have changed. Returns the catalogs to reconcile.
+    pub(super) fn observe(
+        &self,
+        namespace: &str,
+        object: ServerObject,
+        change: &OwnedChange,
+    ) -> Vec<CatalogKey> {
+        let endpoints = self.shared.endpoints();
+        let is_affected = |endpoint: &&Arc<CatalogEndpoint>| match change {
+            OwnedChange::Changed(key, version) => {
+                endpoint.key == *key && !endpoint.knows(object, version.as_deref())
+            }
+            OwnedChange::Listed(listed) => {
+                endpoint.key.namespace == namespace && !listed.contains(&endpoint.key)
+            }
+        };
+        let affected = endpoints.values().filter(is_affected);
+        affected
+            .map(|endpoint| {
+                endpoint.mark_due();
+                endpoint.key.clone()
+            })
+            .collect()
     }
 
     /// Returns the quota that applies to a catalog, or `None` if it is unlimited.
@@ -201,26 +221,12 @@ impl RegistryServer {
 
     /// Returns the endpoint of a catalog and creates it if it does not exist.
     fn endpoint(&self, key: &CatalogKey, owner_id: u64) -> Arc<CatalogEndpoint> {
-        let mut tasks = self.tasks();
+        self.watched.add(&key.namespace);
         let mut endpoints = self.shared.endpoints();
-        if let Some(endpoint) = endpoints.get(key) {
-            endpoint.owner_id.store(owner_id, Ordering::Relaxed);
-            return Arc::clone(endpoint);
-        }
-        let endpoint = Arc::new(CatalogEndpoint::new(key.clone(), owner_id));
-        endpoints.insert(key.clone(), Arc::clone(&endpoint));
-        let maintain = tokio::spawn(maintain(Arc::clone(&self.shared), Arc::clone(&endpoint)));
-        tasks
-            .endpoints
-            .insert(key.clone(), AbortOnDrop(maintain.abort_handle()));
-        tasks
-            .watches
-            .entry(key.namespace.clone())
-            .or_insert_with(|| {
-                let watch = informer::run(Arc::clone(&self.shared), key.namespace.clone());
-                AbortOnDrop(tokio::spawn(watch).abort_handle())
-            });
-        endpoint
+        let new = || Arc::new(CatalogEndpoint::new(key.clone()));
+        let endpoint = endpoints.entry(key.clone()).or_insert_with(new);
+        endpoint.owner_id.store(owner_id, Ordering::Relaxed);
+        Arc::clone(endpoint)
     }
 
     /// Stops serving a catalog whose CatalogSource was replaced by another one of the same name.
@@ -230,7 +236,6 @@ impl RegistryServer {
 
     /// Removes the endpoint of a catalog. With an `owner_id`, only if that publisher owns it.
     fn take_down(&self, key: &CatalogKey, owner_id: Option<u64>) {
-        let mut tasks = self.tasks();
         let mut endpoints = self.shared.endpoints();
         let is_owner = |endpoint: &Arc<CatalogEndpoint>| {
             owner_id.is_none_or(|owner_id| endpoint.owner_id.load(Ordering::Relaxed) == owner_id)
@@ -238,36 +243,25 @@ impl RegistryServer {
         if !endpoints.get(key).is_some_and(is_owner) {
             return;
         }
-        tasks.endpoints.remove(key);
         let endpoint = endpoints.remove(key);
         if !endpoints
             .keys()
             .any(|other| other.namespace == key.namespace)
         {
-            tasks.watches.remove(&key.namespace);
+            self.watched.remove(&key.namespace);
         }
-        drop((endpoints, tasks));
+        drop(endpoints);
         let port = endpoint.map_or(0, |endpoint| endpoint.port.load(Ordering::Relaxed));
         if port != 0 {
             self.shared.ports().release(port, Instant::now());
         }
         self.quotas().release(key);
         self.shared.metrics.remove_served(key);
-        self.shared.notifier.notify(key);
+        self.shared.triggers.add(key);
     }
 
     fn quotas(&self) -> MutexGuard<'_, NamespaceQuotas> {
         self.quotas.lock()
-    }
-
-    fn tasks(&self) -> MutexGuard<'_, Tasks> {
-        self.tasks.lock()
-    }
-}
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

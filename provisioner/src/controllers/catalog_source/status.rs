@@ -16,11 +16,9 @@ use manifests::{
     object::truncate,
 };
 
-use super::{
-    image_template::{ConditionUpdate, UnresolvedImage},
-    poll::PollInterval,
-    registry_server::ServingState,
-};
+use super::poll::PollInterval;
+use super::registry_server::ServingState;
+use super::template_resolution::{ConditionUpdate, UnresolvedImage};
 
 /// Reason of a problem, with the values of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Status writer of a CatalogSource. All other code reports through it.
+//! Writes the status of a CatalogSource. Nothing else writes it.
 //!
 //! OLM writes the status if it runs. In that case, only conditions of rukpak's types are applied. OLM replaces the whole
 //! status by the one that it read, with a resourceVersion, so both keep their conditions. If another client removes
@@ -18,19 +18,15 @@ use manifests::api::{
     MANAGER,
     catalog_source::{CatalogSource, CatalogSourceStatus},
 };
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
 use super::{
-    CatalogKey,
-    change_notifier::ChangeSubscription,
-    image_template::{OWNED_CONDITIONS, OWNED_CONDITIONS_WITH_OLM},
     locate::templates,
-    reconcile::PodReport,
     registry_pod::RepairBackoff,
-    registry_server::{RegistryServer, ServingState},
     status::{self, CatalogObservation},
+    template_resolution::{OWNED_CONDITIONS, OWNED_CONDITIONS_WITH_OLM},
     tolerant::TolerantCatalogSource,
 };
 use crate::controllers::context::Context;
@@ -54,6 +50,17 @@ pub(super) struct StatusUpdate {
     pub(super) has_olm: bool,
 }
 
+// === impl StatusUpdate ===
+
+impl PartialEq for StatusUpdate {
+    fn eq(&self, other: &Self) -> bool {
+        // A later version of the CatalogSource may need other writes for the same observation.
+        Arc::ptr_eq(&self.source, &other.source)
+            && (&self.observed, &self.image, self.has_olm)
+                == (&other.observed, &other.image, other.has_olm)
+    }
+}
+
 /// Returns the conditions of a CatalogSource that rukpak owns, with OLM and without.
 pub(super) fn own_conditions(source: &CatalogSource) -> Vec<Condition> {
     let status = source.status.as_ref();
@@ -65,124 +72,97 @@ pub(super) fn own_conditions(source: &CatalogSource) -> Vec<Condition> {
     own.cloned().collect()
 }
 
-/// Writes each report, forever; an outdated report is dropped. `conditions` are those of [`own_conditions`].
-pub(super) async fn run(
-    ctx: &Context,
-    key: &CatalogKey,
-    serving: Option<&RegistryServer>,
-    (mut reports, mut pod): (
-        watch::Receiver<Option<StatusUpdate>>,
-        watch::Receiver<Option<PodReport>>,
-    ),
-    source: watch::Receiver<Arc<CatalogSource>>,
-    mut conditions: watch::Receiver<Vec<Condition>>,
-) {
-    let mut changes = serving.map(|serving| serving.changes(key));
-    let mut repairs = RepairBackoff::default();
-    repairs.record_write(Instant::now());
-    loop {
-        let mut report = reports.borrow_and_update().clone();
-        if let Some(changes) = &mut changes {
-            changes.mark_unchanged();
-        }
-        let state = serving.and_then(|serving| serving.state(key));
-        if let (Some(report), Some(state)) = (&mut report, &state) {
-            report.observed.add_server(state);
-        }
-        let pod_report = pod.borrow_and_update().clone();
-        if let (Some(report), Some(pod_report)) = (&mut report, &pod_report) {
-            report.observed.add_pod(pod_report, &key.namespace);
-        }
-        let update = async {
-            let other = async {
-                match &mut changes {
-                    Some(changes) => until(serving, key, state.as_ref(), changes).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                changed = reports.changed() => changed.is_ok(),
-                changed = pod.changed() => changed.is_ok(),
-                () = other => true,
-            }
-        };
-        let writing = async {
-            let Some(report) = &report else {
-                return std::future::pending().await;
-            };
-            loop {
-                write(ctx, key, report, &source).await;
-                wait_for_removal(ctx, report, &source, &mut conditions, &repairs).await;
-                repairs.record_write(Instant::now());
-            }
-        };
-        tokio::select! {
-            never = writing => never,
-            is_open = update => {
-                if !is_open {
-                    return;
-                }
-            }
-        }
-    }
+/// Schedule of the status writes of one catalog.
+#[derive(Debug, Default)]
+pub(super) struct StatusSchedule {
+    /// Report that was written last.
+    written: Option<StatusUpdate>,
+    /// Report that could not be written, and the time of the retry.
+    failed: Option<(StatusUpdate, Instant)>,
+    /// Number of consecutive failures.
+    failures: u32,
+    /// Time at which conditions that have changed are compared with the report.
+    compare_at: Option<Instant>,
+    /// Back-off of writes that restore removed conditions.
+    repairs: RepairBackoff,
 }
 
-/// Waits until another client has removed or changed conditions of the report. A change by this process leaves nothing to
-/// write.
-async fn wait_for_removal(
-    ctx: &Context,
-    report: &StatusUpdate,
-    source: &watch::Receiver<Arc<CatalogSource>>,
-    conditions: &mut watch::Receiver<Vec<Condition>>,
-    repairs: &RepairBackoff,
-) {
-    loop {
-        if conditions.changed().await.is_err() {
-            return std::future::pending().await;
-        }
-        sleep(repairs.remaining_delay(Instant::now())).await;
-        if !is_written(report, &source.borrow(), (ctx.now)()) {
+// === impl StatusSchedule ===
+
+impl StatusSchedule {
+    /// Makes a comparison due, because rukpak's conditions in the status have changed. A change by this process leaves
+    /// nothing to write.
+    pub(super) fn conditions_changed(&mut self) {
+        let now = Instant::now();
+        self.compare_at
+            .get_or_insert_with(|| now + self.repairs.remaining_delay(now));
+    }
+
+    /// Returns the delay until the next write or comparison, or `None` if none is due.
+    fn remaining_delay(&self, report: &StatusUpdate, now: Instant) -> Option<Duration> {
+        let at = match &self.failed {
+            Some((failed, retry_at)) if failed == report => *retry_at,
+            _ if self.written.as_ref() != Some(report) => now,
+            _ => self.compare_at?,
+        };
+        Some(at.saturating_duration_since(now))
+    }
+
+    fn record(&mut self, report: StatusUpdate, is_written: bool, now: Instant) {
+        if is_written {
+            if self.written.is_none() {
+                self.repairs.record_write(now);
+            }
+            (self.written, self.failed, self.failures) = (Some(report), None, 0);
             return;
         }
+        let delay = INITIAL_DELAY * 2u32.saturating_pow(self.failures.min(10));
+        self.failures = self.failures.saturating_add(1);
+        self.failed = Some((report, now + spread(delay.min(MAX_DELAY))));
     }
 }
 
-/// Waits until the serving state of a catalog changes.
-async fn until(
-    serving: Option<&RegistryServer>,
-    key: &CatalogKey,
-    was: Option<&ServingState>,
-    changes: &mut ChangeSubscription,
-) {
-    loop {
-        changes.changed().await;
-        let now = serving.and_then(|serving| serving.state(key));
-        if now.as_ref() != was {
-            return;
-        }
-    }
-}
-
-async fn write(
+/// Writes a report if it is new, or if another client has removed conditions that it contains. Returns the delay until the
+/// next reconcile, or `None` if none is scheduled.
+pub(super) async fn reconcile(
     ctx: &Context,
-    key: &CatalogKey,
-    report: &StatusUpdate,
-    source: &watch::Receiver<Arc<CatalogSource>>,
-) {
-    let api: Api<TolerantCatalogSource> = Api::namespaced(ctx.client.clone(), &key.namespace);
-    let mut delay = INITIAL_DELAY;
-    loop {
-        let newest = Arc::clone(&source.borrow());
-        match try_write(ctx, &api, report, (*newest).clone()).await {
-            Ok(()) => return,
-            Err(kube::Error::Api(status)) if status.code == 404 => return,
-            Err(error) => {
-                warn!(catalog = %key, %error, "failed to update CatalogSource status");
-            }
-        }
-        sleep(spread(delay)).await;
-        delay = (delay * 2).min(MAX_DELAY);
+    schedule: &Mutex<StatusSchedule>,
+    report: StatusUpdate,
+    source: &Arc<CatalogSource>,
+) -> Option<Duration> {
+    let now = Instant::now();
+    let delay = schedule.lock().remaining_delay(&report, now)?;
+    if !delay.is_zero() {
+        return Some(delay);
     }
+    {
+        let mut schedule = schedule.lock();
+        let is_restored = schedule.written.as_ref() == Some(&report);
+        if is_restored {
+            schedule.compare_at = None;
+            if is_written(&report, source, (ctx.now)()) {
+                return None;
+            }
+            schedule.repairs.record_write(now);
+        }
+    }
+    let namespace = source.namespace().unwrap_or_default();
+    let api: Api<TolerantCatalogSource> = Api::namespaced(ctx.client.clone(), &namespace);
+    let result = Box::pin(try_write(ctx, &api, &report, (**source).clone())).await;
+    let is_done = match result {
+        Ok(()) => true,
+        // The CatalogSource was deleted.
+        Err(kube::Error::Api(status)) if status.code == 404 => true,
+        Err(error) => {
+            let catalog = format!("{namespace}/{}", source.name_any());
+            warn!(catalog, %error, "failed to update CatalogSource status");
+            false
+        }
+    };
+    let now = Instant::now();
+    let mut schedule = schedule.lock();
+    schedule.record(report.clone(), is_done, now);
+    schedule.remaining_delay(&report, now)
 }
 
 async fn try_write(
@@ -366,8 +346,8 @@ fn due(
 mod tests {
     use super::*;
     use crate::controllers::catalog_source::{
-        image_template::ConditionUpdate,
         status::{Connection, Served},
+        template_resolution::ConditionUpdate,
     };
 
     fn source(spec: &Value) -> CatalogSource {
@@ -447,6 +427,42 @@ mod tests {
             assert_eq!(is_written(&report, &now, epoch), due.is_none(), "{was}");
             let found = without_leftovers(&now, &found.unwrap_or(own_conditions(&now)));
             assert_eq!(found.map(|found| json!(found)), left, "{was}");
+        }
+    }
+
+    #[test]
+    fn failed_and_restoring_writes_are_delayed() {
+        let (observed, mut now) = (CatalogObservation::default(), Instant::now());
+        let (first, second) = (report(observed.clone(), false), report(observed, false));
+        let mut schedule = StatusSchedule::default();
+        let seconds = |schedule: &StatusSchedule, report: &StatusUpdate, now: Instant| {
+            let delay = schedule.remaining_delay(report, now);
+            delay.map(|delay| delay.as_secs_f64().round())
+        };
+        assert_eq!(seconds(&schedule, &first, now), Some(0.0));
+        for expected in [1.0, 2.0, 4.0] {
+            schedule.record(first.clone(), false, now);
+            assert_eq!(seconds(&schedule, &first, now), Some(expected));
+            assert_eq!(
+                seconds(&schedule, &second, now),
+                Some(0.0),
+                "a newer report"
+            );
+        }
+        schedule.record(first.clone(), true, now);
+        assert_eq!(seconds(&schedule, &first, now), None);
+        assert_eq!(seconds(&schedule, &second, now), Some(0.0));
+        // The first removal of conditions is repaired at once, the next ones with growing delays.
+        for expected in [0.3, 1.0, 2.0] {
+            schedule.conditions_changed();
+            let delay = schedule.remaining_delay(&first, now).unwrap();
+            assert!(
+                (delay.as_secs_f64() / expected - 1.0).abs() < 0.12,
+                "{delay:?}"
+            );
+            now = Instant::now();
+            schedule.compare_at = None;
+            schedule.repairs.record_write(now);
         }
     }
 

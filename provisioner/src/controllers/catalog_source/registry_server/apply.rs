@@ -38,6 +38,15 @@ pub(super) struct Requests {
     permits: Semaphore,
 }
 
+/// Object of a served catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::controllers::catalog_source) enum ServerObject {
+    /// The Service that clients connect to.
+    Service,
+    /// The EndpointSlice of that Service.
+    EndpointSlice,
+}
+
 /// Both objects of a catalog as of the last reconcile.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct AppliedObjects {
@@ -67,6 +76,14 @@ impl Requests {
 // === impl AppliedObjects ===
 
 impl AppliedObjects {
+    /// Returns the resource version of an object.
+    pub(super) fn version(&self, object: ServerObject) -> Option<&str> {
+        match object {
+            ServerObject::Service => self.service.as_deref(),
+            ServerObject::EndpointSlice => self.slice.as_deref(),
+        }
+    }
+
     /// Returns the number of objects that another client had changed or deleted since `before`. Writes for a new endpoint,
     /// or for a Service that a registry pod has handed over, do not count as repairs.
     pub(super) fn repaired(&self, before: Option<&Self>, is_new: bool) -> u64 {

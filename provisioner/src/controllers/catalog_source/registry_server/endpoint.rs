@@ -1,12 +1,9 @@
-//! Endpoint of a served catalog. Its task creates, repairs and recreates the Service and the EndpointSlice for as long as
-//! the endpoint exists.
+//! Endpoint of a served catalog. Reconciles create, repair and recreate the Service and the EndpointSlice for as long as the
+//! endpoint exists.
 
 use std::{
     net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU16, AtomicU64},
-    },
+    sync::atomic::{AtomicU16, AtomicU64},
     time::{Duration, Instant},
 };
 
@@ -18,16 +15,13 @@ use k8s_openapi::{
 use kube::runtime::events::EventType;
 use manifests::api::catalog_source::RegistryService;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::{
-    sync::{Notify, watch::Sender},
-    time::sleep,
-};
+use tokio::sync::watch::Sender;
 use tracing::{info, warn};
 use unpacker::Digest;
 
 use super::{
     CatalogListener, Error, ServedCatalog, ServingState, Shared,
-    apply::{self, AppliedObjects},
+    apply::{self, AppliedObjects, ServerObject},
     objects::{self, EndpointSpec},
 };
 use crate::controllers::catalog_source::{CatalogKey, server_backoff::ServerBackoff};
@@ -46,8 +40,7 @@ pub(super) struct CatalogEndpoint {
     state: Mutex<ServingState>,
     /// Objects as of the last reconcile; `None` before the first one.
     kept: Mutex<Option<AppliedObjects>>,
-    /// Notifies the task that a reconcile may be needed.
-    pub(super) wake: Notify,
+    schedule: Mutex<EndpointSchedule>,
     /// Number of the last change of `published` that was reconciled, successfully or not.
     pub(super) settled_change: Sender<u64>,
 }
@@ -71,6 +64,22 @@ pub(super) struct PublishedCatalog {
 // === impl Shared ===
 
 impl Shared {
+    /// Reconciles the objects of an endpoint if they are due. Returns the delay until the next reconcile, or `None` if none
+    /// is scheduled.
+    pub(super) async fn reconcile(&self, endpoint: &CatalogEndpoint) -> Option<Duration> {
+        let now = Instant::now();
+        let delay = endpoint.schedule.lock().remaining_delay(now)?;
+        if !delay.is_zero() {
+            return Some(delay);
+        }
+        endpoint.schedule.lock().start(now);
+        let outcome = self.settle(endpoint).await;
+        let now = Instant::now();
+        let mut schedule = endpoint.schedule.lock();
+        schedule.finish(outcome, now);
+        schedule.remaining_delay(now)
+    }
+
     /// Reconciles the objects of an endpoint and reports the result.
     async fn settle(&self, endpoint: &CatalogEndpoint) -> Outcome {
         let published = endpoint.published.lock().await;
@@ -141,7 +150,7 @@ impl Shared {
         };
         self.metrics.served(&endpoint.key, is_well);
         if differs {
-            self.notifier.notify(&endpoint.key);
+            self.triggers.add(&endpoint.key);
         }
         if is_well && !was_found {
             let note = format!("served at {}", objects::address(&endpoint.key));
@@ -166,7 +175,7 @@ impl Shared {
         };
         self.metrics.served(&endpoint.key, false);
         if is_new {
-            self.notifier.notify(&endpoint.key);
+            self.triggers.add(&endpoint.key);
             warn!(catalog = %endpoint.key, error = problem, "failed to serve catalog");
             let events = &self.events;
             events
@@ -191,50 +200,67 @@ enum Outcome {
     Failed,
 }
 
-/// Reconciles an endpoint whenever it is notified, and retries after failures. Repairs back off if another client keeps
-/// changing the objects.
-pub(super) async fn maintain(shared: Arc<Shared>, endpoint: Arc<CatalogEndpoint>) {
-    let mut backoff = ServerBackoff::default();
-    let mut last = Instant::now();
-    loop {
-        endpoint.wake.notified().await;
-        if last.elapsed() > RESET_AFTER {
-            backoff.reset();
+/// Schedule of the reconciles of one endpoint. Repairs back off if another client keeps changing the objects. Pure; no I/O.
+#[derive(Debug, Default)]
+struct EndpointSchedule {
+    /// True if the published content or an object has changed.
+    is_due: bool,
+    /// Time of the retry after a failure.
+    retry_at: Option<Instant>,
+    /// Earliest time of the next repair.
+    not_before: Option<Instant>,
+    backoff: ServerBackoff,
+    /// Time of the last failure or repair.
+    last: Option<Instant>,
+}
+
+// === impl EndpointSchedule ===
+
+impl EndpointSchedule {
+    /// Returns the delay until the next reconcile, or `None` if none is due.
+    fn remaining_delay(&self, now: Instant) -> Option<Duration> {
+        let at = if self.is_due {
+            Some(now)
+        } else {
+            self.retry_at
+        };
+        let at = at?.max(self.not_before.unwrap_or(now));
+        Some(at.saturating_duration_since(now))
+    }
+
+    /// Records that a reconcile starts. Changes from here on make another one due.
+    fn start(&mut self, now: Instant) {
+        let is_quiet = |last: Instant| now.saturating_duration_since(last) > RESET_AFTER;
+        if self.last.is_some_and(is_quiet) {
+            self.backoff.reset();
         }
-        loop {
-            match shared.settle(&endpoint).await {
-                Outcome::Unchanged => break,
-                Outcome::Repaired => {
-                    last = Instant::now();
-                    sleep(backoff.next_delay(last)).await;
-                    break;
-                }
-                Outcome::Failed => {
-                    last = Instant::now();
-                    let delay = backoff.next_delay(last);
-                    tokio::select! {
-                        () = sleep(delay) => {}
-                        // The cause of the failure may be resolved.
-                        () = endpoint.wake.notified() => {}
-                    }
-                }
-            }
-        }
+        (self.is_due, self.retry_at, self.not_before) = (false, None, None);
+    }
+
+    fn finish(&mut self, outcome: Outcome, now: Instant) {
+        let next = match outcome {
+            Outcome::Unchanged => return,
+            Outcome::Repaired => &mut self.not_before,
+            // A change may resolve the cause of the failure, so a change does not wait for the retry.
+            Outcome::Failed => &mut self.retry_at,
+        };
+        *next = Some(now + self.backoff.next_delay(now));
+        self.last = Some(now);
     }
 }
 
 // === impl CatalogEndpoint ===
 
 impl CatalogEndpoint {
-    pub(super) fn new(key: CatalogKey, owner_id: u64) -> Self {
+    pub(super) fn new(key: CatalogKey) -> Self {
         Self {
             key,
-            owner_id: AtomicU64::new(owner_id),
+            owner_id: AtomicU64::default(),
             port: AtomicU16::default(),
             published: tokio::sync::Mutex::default(),
             state: Mutex::default(),
             kept: Mutex::default(),
-            wake: Notify::new(),
+            schedule: Mutex::default(),
             settled_change: Sender::default(),
         }
     }
@@ -260,11 +286,63 @@ impl CatalogEndpoint {
         }
     }
 
+    /// Makes a reconcile due, because the published content or an object has changed.
+    pub(super) fn mark_due(&self) {
+        self.schedule.lock().is_due = true;
+    }
+
+    /// Reports whether this resource version is that of the last reconcile.
+    pub(super) fn knows(&self, object: ServerObject, version: Option<&str>) -> bool {
+        let applied = self.lock_applied();
+        let applied = applied.as_ref().and_then(|applied| applied.version(object));
+        version.is_some() && version == applied
+    }
+
     pub(super) fn state(&self) -> MutexGuard<'_, ServingState> {
         self.state.lock()
     }
 
     pub(super) fn lock_applied(&self) -> MutexGuard<'_, Option<AppliedObjects>> {
         self.kept.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repairs_and_retries_back_off() {
+        let begin = Instant::now();
+        let mut schedule = EndpointSchedule::default();
+        assert_eq!(schedule.remaining_delay(begin), None);
+        let mut now = begin;
+        let mut delays = |outcome: Outcome, is_changed: bool| -> Option<String> {
+            schedule.is_due = true;
+            now += schedule.remaining_delay(now).unwrap();
+            schedule.start(now);
+            schedule.finish(outcome, now);
+            schedule.is_due |= is_changed;
+            let delay = schedule.remaining_delay(now);
+            delay.map(|delay| format!("{:.0}", delay.as_secs_f64()))
+        };
+        assert_rows! {
+            delays(Outcome::Unchanged, false).as_deref() => None;
+            delays(Outcome::Unchanged, true).as_deref() => Some("0");
+            // A change does not shorten the delay after a repair.
+            delays(Outcome::Repaired, false).as_deref() => None;
+            delays(Outcome::Repaired, true).as_deref() => Some("2");
+            delays(Outcome::Failed, false).as_deref() => Some("4");
+            // A change may resolve the cause of a failure.
+            delays(Outcome::Failed, true).as_deref() => Some("0");
+        }
+        now += RESET_AFTER + Duration::from_secs(1);
+        assert_eq!(
+            schedule.remaining_delay(now).map(|delay| delay.is_zero()),
+            Some(true)
+        );
+        schedule.start(now);
+        schedule.finish(Outcome::Failed, now);
+        assert!(schedule.remaining_delay(now).unwrap() < Duration::from_secs(2));
     }
 }

@@ -68,7 +68,8 @@ impl CatalogPublisher {
         match self.serve(&endpoint, source, digest, files).await {
             Ok(changes) => {
                 if changes.is_new {
-                    endpoint.wake.notify_one();
+                    endpoint.mark_due();
+                    self.serving.shared.triggers.add(&self.key);
                 }
                 let mut settled_change = endpoint.settled_change.subscribe();
                 let waited = settled_change

@@ -2,10 +2,9 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        image_template::{ConditionUpdate as Condition, OWNED_CONDITIONS},
-        reconcile::PodReport,
-        registry_pod::{RegistryPodState, plan::PodServingState as PodState},
+        registry_pod::{PodReport, RegistryPodState, plan::PodServingState as PodState},
         registry_server::ServedCatalog,
+        template_resolution::{ConditionUpdate as Condition, OWNED_CONDITIONS},
     },
     *,
 };

@@ -1,8 +1,7 @@
-//! Worker of one registry pod: reconciles the pod when it changes, and polls the tag of its image.
+//! Reconciler of one registry pod: reconciles its objects, and polls the tag of its image.
 
 use std::{
     collections::BTreeMap,
-    convert::Infallible,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -16,20 +15,16 @@ use manifests::{
     image::Reference,
 };
 use serde_json::Value;
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
+use tokio::{sync::watch, time::timeout};
 use tracing::warn;
 use unpacker::{Access, Source, image, source::Image};
 
 use super::{
     super::{CatalogKey, pull_secrets, server_backoff::ServerBackoff},
-    Invalid, Options, PodEnvironment, PodInformers, PodServer, RegistryPodSpec,
+    Invalid, Options, PodEnvironment, PodServer, RegistryPodSpec,
     apply::{Error, RegistryPodState, TagCheck, is_restricted, pods, reconcile},
     manifest::CONTAINER,
     plan::{PodObservation, PodPresence, PodServingState},
-    repair_backoff::RepairBackoff,
 };
 use crate::controllers::context::Context;
 
@@ -49,11 +44,11 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Configuration of the registry pod of one catalog.
 #[derive(Debug)]
-pub struct RegistryPodConfig<'a> {
+pub struct RegistryPodConfig {
     /// Latest version of the CatalogSource. Annotations that are added later are copied to its pod.
     pub source: watch::Receiver<Arc<CatalogSource>>,
     /// Image of the catalog.
-    pub image: &'a str,
+    pub image: String,
     /// Poll interval of the image's tag.
     pub poll: Option<Duration>,
 }
@@ -66,28 +61,6 @@ pub fn needs_pod(pod: Option<&Value>, all: bool) -> bool {
     all || pod.is_some_and(has_options)
 }
 
-/// Reconciles the pod of a catalog until it is dropped, and reports each result to `report`. The objects are
-/// garbage-collected with the CatalogSource.
-pub async fn follow(
-    ctx: &Context,
-    watches: &PodInformers,
-    of: RegistryPodConfig<'_>,
-    mut report: impl FnMut(&Result<RegistryPodState, Error>),
-) -> Infallible {
-    let mut following = RegistryPodWorker::new(ctx, of);
-    let mut pods = watches.watch(&ctx.client, &following.key());
-    loop {
-        let result = following.reconcile_once().await;
-        report(&result);
-        let delay = following.wait(&result);
-        tokio::select! {
-            () = sleep(delay) => {}
-            () = following.annotations_changed() => {}
-            () = pods.changed() => sleep(following.repair_backoff.remaining_delay(Instant::now())).await,
-        }
-    }
-}
-
 /// Location of the catalog in its image.
 enum CatalogDir {
     /// The labels have not been read yet.
@@ -98,9 +71,10 @@ enum CatalogDir {
     Unlabeled,
 }
 
-struct RegistryPodWorker<'a> {
-    ctx: &'a Context,
-    of: RegistryPodConfig<'a>,
+/// Reconciler of the registry pod of one catalog. What it has read from the registry is kept between reconciles.
+pub struct RegistryPodReconciler {
+    ctx: Context,
+    of: RegistryPodConfig,
     /// The followed CatalogSource, with its latest annotations.
     source: Arc<CatalogSource>,
     place: CatalogDir,
@@ -115,13 +89,15 @@ struct RegistryPodWorker<'a> {
     /// Digest of the image that is being served.
     digest: Option<String>,
     backoff: ServerBackoff,
-    repair_backoff: RepairBackoff,
+    /// True if the last reconcile has created or repaired objects.
+    has_written: bool,
 }
 
-// === impl RegistryPodWorker ===
+// === impl RegistryPodReconciler ===
 
-impl<'a> RegistryPodWorker<'a> {
-    fn new(ctx: &'a Context, mut of: RegistryPodConfig<'a>) -> Self {
+impl RegistryPodReconciler {
+    /// Creates a reconciler that has read nothing yet.
+    pub fn new(ctx: Context, mut of: RegistryPodConfig) -> Self {
         let source = Arc::clone(&of.source.borrow_and_update());
         let last_check = last_asked(&source, (ctx.now)());
         Self {
@@ -135,7 +111,7 @@ impl<'a> RegistryPodWorker<'a> {
             asked: last_check,
             digest: None,
             backoff: ServerBackoff::default(),
-            repair_backoff: RepairBackoff::default(),
+            has_written: false,
         }
     }
 
@@ -146,31 +122,35 @@ impl<'a> RegistryPodWorker<'a> {
         }
     }
 
-    /// Takes over the latest annotations. Any other change of the CatalogSource starts a new worker.
-    fn take_annotations(&mut self) -> bool {
+    /// Takes over the latest annotations. Any other change of the CatalogSource creates a new reconciler.
+    fn take_annotations(&mut self) {
         let newest = Arc::clone(&self.of.source.borrow_and_update());
         let (now, was) = (&newest.metadata, &self.source.metadata);
         let is_same = now.uid == was.uid && newest.spec == self.source.spec;
-        let is_changed = is_same && now.annotations != was.annotations;
-        if is_changed {
+        if is_same && now.annotations != was.annotations {
             self.source = newest;
         }
-        is_changed
     }
 
-    /// Waits until the annotations change.
-    async fn annotations_changed(&mut self) {
-        while self.of.source.changed().await.is_ok() {
-            if self.take_annotations() {
-                return;
-            }
-        }
-        std::future::pending::<()>().await;
+    /// Returns the current time of the context.
+    pub(super) fn now(&self) -> Timestamp {
+        (self.ctx.now)()
     }
 
-    async fn reconcile_once(&mut self) -> Result<RegistryPodState, Error> {
+    /// Reports whether the last reconcile has created or repaired objects.
+    pub(super) fn has_written(&self) -> bool {
+        self.has_written
+    }
+
+    /// Reconciles the objects of the pod, and checks the tag of the image if that is due.
+    ///
+    /// # Errors
+    /// Returns an error if the catalog cannot have a pod, if its image cannot be read, or if the API server rejects a
+    /// request.
+    pub async fn reconcile(&mut self) -> Result<RegistryPodState, Error> {
+        self.has_written = false;
         self.take_annotations();
-        let (ctx, source) = (self.ctx, Arc::clone(&self.source));
+        let (ctx, source) = (self.ctx.clone(), Arc::clone(&self.source));
         let (field, pod) = pod_options(&source);
         let options = Options::read(field, pod)?;
         let namespace = source.namespace().unwrap_or_default();
@@ -180,7 +160,7 @@ impl<'a> RegistryPodWorker<'a> {
             is_restricted: is_restricted(&ctx.client, &namespace).await?,
             chooses_users: is_openshift.map_err(Error::Cluster)?.is_some(),
         };
-        let now = (ctx.now)();
+        let now = self.now();
         let is_due = self.is_due(now);
         // One registry request can avoid an update pod.
         let can_compare = is_due && self.digest.is_some();
@@ -197,16 +177,14 @@ impl<'a> RegistryPodWorker<'a> {
             CatalogDir::Path(path) => PodServer::BuiltIn(path),
             CatalogDir::Unknown | CatalogDir::Unlabeled => PodServer::Entrypoint,
         };
-        let desired = self.desired(&source, &options, content);
+        let desired = desired(&source, &self.of.image, &options, content);
         let asks = registry_digest
             .as_deref()
             .map_or(TagCheck::Always, TagCheck::For);
         let asks = (can_compare && !is_same).then_some(asks);
         let mut has_written = false;
         let result = reconcile(&ctx.client, &desired, &around, asks, now, &mut has_written).await;
-        if has_written {
-            self.repair_backoff.record_write(Instant::now());
-        }
+        self.has_written = has_written;
         let mut pod_state = result?;
         pod_state.asked |= is_same;
         if pod_state.asked {
@@ -241,20 +219,6 @@ impl<'a> RegistryPodWorker<'a> {
         Ok(pod_state)
     }
 
-    fn desired<'b>(
-        &'b self,
-        source: &'b CatalogSource,
-        options: &'b Options,
-        content: PodServer<'b>,
-    ) -> RegistryPodSpec<'b> {
-        RegistryPodSpec {
-            source,
-            image: self.of.image,
-            options,
-            content,
-        }
-    }
-
     /// Reads the location of the catalog from the image's labels, and again if the tag may name another image. If the
     /// labels are unavailable, for example after a restart during a registry outage, the location is taken from an existing
     /// pod.
@@ -275,9 +239,9 @@ impl<'a> RegistryPodWorker<'a> {
             Err(error) => error,
         };
         if is_unread {
-            let desired = self.desired(&self.source, options, PodServer::Entrypoint);
+            let desired = desired(&self.source, &self.of.image, options, PodServer::Entrypoint);
             let pods = pods(&self.ctx.client, &desired).await?;
-            let Some(place) = place_in(&pods, self.of.image) else {
+            let Some(place) = place_in(&pods, &self.of.image) else {
                 return Err(error);
             };
             self.place = place;
@@ -313,11 +277,12 @@ impl<'a> RegistryPodWorker<'a> {
         Some(poll.saturating_sub(passed))
     }
 
-    fn wait(&mut self, kept: &Result<RegistryPodState, Error>) -> Duration {
+    /// Returns the delay until the next reconcile if no object changes.
+    pub fn next_delay(&mut self, kept: &Result<RegistryPodState, Error>) -> Duration {
         let Ok(kept) = kept else {
             return self.backoff.next_delay(Instant::now());
         };
-        let due = self.until_due((self.ctx.now)());
+        let due = self.until_due(self.now());
         let all = [
             Some(RESYNC_INTERVAL),
             kept.again,
@@ -331,7 +296,7 @@ impl<'a> RegistryPodWorker<'a> {
             field: "the catalog's image".to_owned(),
             problem: format!("{problem}"),
         })?;
-        let access = pull_secrets::load(self.ctx, &self.key(), &self.source).await;
+        let access = pull_secrets::load(&self.ctx, &self.key(), &self.source).await;
         let access = access.map_err(|error| Error::Image(Box::new(error)))?;
         let platform = None;
         Ok((
@@ -360,6 +325,20 @@ impl<'a> RegistryPodWorker<'a> {
             Ok(Ok(Source::Image(pinned))) => pinned.reference.digest().map(str::to_owned),
             _ => None,
         }
+    }
+}
+
+fn desired<'a>(
+    source: &'a CatalogSource,
+    image: &'a str,
+    options: &'a Options,
+    content: PodServer<'a>,
+) -> RegistryPodSpec<'a> {
+    RegistryPodSpec {
+        source,
+        image,
+        options,
+        content,
     }
 }
 

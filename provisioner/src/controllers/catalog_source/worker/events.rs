@@ -15,7 +15,7 @@ use crate::controllers::catalog_source::{
 };
 
 impl CatalogWorker {
-    /// Publishes the observed state to the status writer.
+    /// Reports the observed state for the status.
     pub(super) fn report(&self, source: &Arc<CatalogSource>, plan: &CatalogPlan) {
         let image = plan.image.as_ref();
         // After a restart, an existing registry pod may be serving before its state is known.
@@ -23,12 +23,12 @@ impl CatalogWorker {
             may_be_served: self.is_in_pod && self.has_pod != Some(false),
             ..self.seen.clone()
         };
-        self.reports.send_replace(Some(StatusUpdate {
+        self.catalog.report(StatusUpdate {
             source: Arc::clone(source),
             observed,
             image: image.and_then(|image| image.write.clone()),
             has_olm: plan.olm_serves,
-        }));
+        });
     }
 
     /// Publishes the state of the connection to another server.

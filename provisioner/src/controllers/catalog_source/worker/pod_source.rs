@@ -2,38 +2,27 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use jiff::Timestamp;
 use kube::runtime::events::EventType;
 use manifests::api::catalog_source::{CatalogSource, Origin, RegistryService};
 use tokio::{sync::watch, time::sleep};
 use tracing::warn;
 
 use super::CatalogWorker;
-use crate::{
-    controllers::catalog_source::{
-        CatalogKey, image,
-        image_template::UnresolvedImage,
-        locate::CatalogPlan,
-        poll::PollInterval,
-        registry_pod::{self, RegistryPodConfig, RegistryPodState, plan::PodServingState},
-        registry_server::CatalogPublisher,
-        status::{CatalogObservation, Connection, Problem, Served},
+use crate::controllers::catalog_source::{
+    image,
+    locate::CatalogPlan,
+    poll::PollInterval,
+    registry_pod::{
+        self, PodReport, RegistryPodConfig, RegistryPodReconciler, RegistryPodState,
+        plan::PodServingState,
     },
-    runtime::metrics::Metrics,
+    registry_server::CatalogPublisher,
+    status::{CatalogObservation, Connection, Problem, Served},
+    template_resolution::UnresolvedImage,
 };
 
 /// Maximum delay between attempts to remove objects.
 const MAX_DELAY: Duration = Duration::from_secs(60);
-
-/// Report of a registry pod.
-#[derive(Debug, Clone, PartialEq)]
-pub(in crate::controllers::catalog_source) struct PodReport {
-    pub(in crate::controllers::catalog_source) pod_state: Result<RegistryPodState, String>,
-    /// True if the state lasts until an admin or user corrects its cause.
-    pub(in crate::controllers::catalog_source) is_terminal: bool,
-    /// Time of the last check of the image's tag; `None` if it was not checked since this process started.
-    pub(in crate::controllers::catalog_source) asked: Option<Timestamp>,
-}
 
 /// Source of the content that is read for platform operators while a registry pod serves the catalog.
 #[derive(Debug, Clone, Copy)]
@@ -81,44 +70,24 @@ impl CatalogWorker {
             self.withdraw().await;
         }
         self.has_pod = Some(true);
-        let shared = Arc::clone(&self.shared);
-        let reports = self.pod.clone();
-        let of = RegistryPodConfig {
+        let pod = RegistryPodConfig {
             source: self.source.clone(),
-            image: reference,
+            image: reference.to_owned(),
             poll: poll.map(|poll| poll.period),
         };
-        let mut last_check = None;
-        let (key, counted) = (self.key.clone(), self.publisher.clone());
-        let keeping = registry_pod::follow(&shared.ctx, &shared.pods, of, |result| {
-            if result.as_ref().is_ok_and(|state| state.asked) {
-                last_check = Some((shared.ctx.now)());
-            }
-            let report = PodReport {
-                is_terminal: result.as_ref().is_err_and(registry_pod::Error::is_terminal),
-                pod_state: match result {
-                    Ok(state) => Ok(state.clone()),
-                    Err(error) => Err(manifests::error::chain(error)),
-                },
-                asked: last_check,
-            };
-            count(&shared.ctx.metrics, &key, counted.as_deref(), Some(&report));
-            reports.send_if_modified(|last| {
-                let is_new = last.as_ref() != Some(&report);
-                *last = Some(report);
-                is_new
-            });
-        });
-        let (publisher, pod_reports) = (self.publisher.clone(), self.pod.subscribe());
+        let catalog = Arc::clone(&self.catalog);
+        let pod = RegistryPodReconciler::new(self.shared.ctx.clone(), pod);
+        catalog.pod.assign(Some(pod)).await;
+        self.shared.pod_namespaces.add(&self.key.namespace);
+        self.shared.triggers.add(&self.key);
         let taking_over = async {
-            if let Some(publisher) = publisher {
+            if let Some(publisher) = &catalog.publisher {
                 if takes_over {
-                    Box::pin(wait_until_reachable(&publisher, pod_reports.clone())).await;
+                    Box::pin(wait_until_reachable(publisher, catalog.pod.reports())).await;
                 }
-                Box::pin(withdraw(&publisher)).await;
+                Box::pin(withdraw(publisher)).await;
                 // Withdrawing removed the metric of the catalog, so it is set to the state of the pod.
-                let report = pod_reports.borrow().clone();
-                count(&shared.ctx.metrics, &key, Some(&publisher), report.as_ref());
+                catalog.count_served();
             }
             std::future::pending().await
         };
@@ -132,7 +101,7 @@ impl CatalogWorker {
             while self.is_selectable {
                 self.follow_image(source, plan, reference, poll).await;
             }
-            image::record(&shared.digest_cache, source, reference, None).await;
+            image::record(&self.shared.digest_cache, source, reference, None).await;
             let retained = plan
                 .image
                 .as_ref()
@@ -146,7 +115,6 @@ impl CatalogWorker {
             std::future::pending().await
         };
         let never: Infallible = tokio::select! {
-            never = Box::pin(keeping) => never,
             never = taking_over => never,
             never = reading => never,
         };
@@ -184,7 +152,7 @@ impl CatalogWorker {
         if self.has_pod == Some(false) || self.publisher.is_none() {
             return Ok(());
         }
-        self.pod.send_replace(None);
+        self.catalog.pod.forget_report();
         let mut attempts = max_attempts;
         let mut delay = Duration::from_secs(1);
         let client = &self.shared.ctx.client;
@@ -251,35 +219,6 @@ async fn withdraw(publisher: &CatalogPublisher) {
         );
         sleep(delay).await;
         delay = (delay * 2).min(MAX_DELAY);
-    }
-}
-
-/// Sets the metric of a catalog, unless the built-in server still serves it. While the state is unknown, the last value is
-/// kept.
-fn count(
-    metrics: &Metrics,
-    key: &CatalogKey,
-    publisher: Option<&CatalogPublisher>,
-    report: Option<&PodReport>,
-) {
-    if let Some(is_served) = report.and_then(PodReport::is_served)
-        && !publisher.is_some_and(CatalogPublisher::serves)
-    {
-        metrics.served(key, is_served);
-    }
-}
-
-// === impl PodReport ===
-
-impl PodReport {
-    /// Reports whether the pod serves the catalog without a problem. Returns `None` if that is unknown.
-    fn is_served(&self) -> Option<bool> {
-        match &self.pod_state {
-            Ok(kept) => {
-                Some(matches!(kept.state, PodServingState::Serving(_)) && kept.trouble.is_none())
-            }
-            Err(_) => self.is_terminal.then_some(false),
-        }
     }
 }
 

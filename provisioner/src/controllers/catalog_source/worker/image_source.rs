@@ -12,18 +12,14 @@ use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use super::{CatalogWorker, sleep_or_forever};
-use crate::{
-    controllers::catalog_source::{
-        catalog_cache::CatalogContent,
-        image::{self, PulledCatalog, RejectedImage},
-        image_template::UnresolvedImage,
-        locate::CatalogPlan,
-        poll::{self, PollInterval},
-        registry_server::CatalogPublisher,
-        status::{CatalogObservation, Problem},
-    },
-    runtime::metrics::PollOutcome,
-};
+use crate::controllers::catalog_source::catalog_cache::CatalogContent;
+use crate::controllers::catalog_source::image::{self, PulledCatalog, RejectedImage};
+use crate::controllers::catalog_source::locate::CatalogPlan;
+use crate::controllers::catalog_source::poll::{self, PollInterval};
+use crate::controllers::catalog_source::registry_server::CatalogPublisher;
+use crate::controllers::catalog_source::status::{CatalogObservation, Problem};
+use crate::controllers::catalog_source::template_resolution::UnresolvedImage;
+use crate::runtime::metrics::PollOutcome;
 
 /// Time after which the registry is overdue. The EndpointSlice is then emptied, because its address may be outdated.
 const OVERDUE_AFTER: Duration = Duration::from_secs(5);

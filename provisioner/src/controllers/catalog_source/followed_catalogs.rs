@@ -1,0 +1,188 @@
+//! All followed catalogs, and their workers.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kube::ResourceExt as _;
+use manifests::api::catalog_source::CatalogSource;
+use parking_lot::Mutex;
+use tokio::task::{AbortHandle, spawn_blocking};
+
+use super::{
+    CatalogKey,
+    catalog_cache::{CatalogIdentity, hidden},
+    cluster_facts,
+    locate::templates,
+    owned_objects::OwnedChange,
+    reconcile::{CatalogContext, FollowedCatalog},
+    worker,
+};
+
+/// All followed catalogs.
+pub(super) struct FollowedCatalogs {
+    pub(super) shared: Arc<CatalogContext>,
+    catalogs: Mutex<BTreeMap<CatalogKey, CatalogHandle>>,
+}
+
+/// Handle of a followed catalog. Dropping it stops the worker and the running reconcile of its pod.
+struct CatalogHandle {
+    catalog: Arc<FollowedCatalog>,
+    worker: AbortHandle,
+}
+
+// === impl FollowedCatalogs ===
+
+impl FollowedCatalogs {
+    pub(super) fn new(shared: &Arc<CatalogContext>) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            catalogs: Mutex::default(),
+        }
+    }
+
+    /// Returns a followed catalog.
+    pub(super) fn get(&self, key: &CatalogKey) -> Option<Arc<FollowedCatalog>> {
+        let catalogs = self.catalogs.lock();
+        catalogs.get(key).map(|handle| Arc::clone(&handle.catalog))
+    }
+
+    /// Follows a CatalogSource, or takes over its later version.
+    pub(super) fn add(&self, source: CatalogSource) {
+        let key = CatalogKey::from_source(&source);
+        let former = self.get(&key);
+        let former = former.map(|catalog| Arc::clone(&catalog.source.borrow()));
+        if let Some(former) = former.filter(|former| is_replacement(former, &source)) {
+            // Content of the former CatalogSource must not be used for the new one.
+            self.remove(&key);
+            self.forget(former.uid());
+            if let Some(serving) = &self.shared.serving {
+                serving.catalog_removed(&key);
+            }
+        }
+        cluster_facts::require(&self.shared.facts, templates(&source));
+        // The cache is updated here and not by the worker, which may still be busy when the catalog is deleted.
+        let (identity, priority) = (CatalogIdentity::from_source(&source), source.spec.priority);
+        let ctx = &self.shared.ctx;
+        if ctx.settings.is_selectable_namespace(&key.namespace) {
+            ctx.catalogs
+                .change(|cache| cache.add(&key, &identity, priority.unwrap_or_default()));
+        }
+        if let Some(catalog) = self.get(&key) {
+            catalog.update(source);
+            return;
+        }
+        let handle = CatalogHandle::start(FollowedCatalog::new(&self.shared, key.clone(), source));
+        self.catalogs.lock().insert(key, handle);
+    }
+
+    /// Stops following a catalog.
+    pub(super) fn remove(&self, key: &CatalogKey) {
+        let mut catalogs = self.catalogs.lock();
+        let removed = catalogs.remove(key);
+        if !catalogs
+            .keys()
+            .any(|other| other.namespace == key.namespace)
+        {
+            self.shared.pod_namespaces.remove(&key.namespace);
+        }
+        drop(catalogs);
+        if removed.is_some() {
+            let ctx = &self.shared.ctx;
+            ctx.catalogs.change(|cache| {
+                ctx.metrics.catalog_gone(key);
+                cache.remove(key)
+            });
+        }
+    }
+
+    /// Removes the recorded digest, which must not be used for another CatalogSource of the same name.
+    pub(super) fn forget(&self, uid: Option<String>) {
+        let digest_cache = self.shared.digest_cache.clone();
+        // The result is not awaited.
+        drop(spawn_blocking(move || {
+            uid.map(|uid| digest_cache.forget(&uid))
+        }));
+    }
+
+    /// Makes reconciles of registry pods due whose objects have changed. Returns the catalogs to reconcile.
+    pub(super) fn pod_object_changed(
+        &self,
+        namespace: &str,
+        change: &OwnedChange,
+    ) -> Vec<CatalogKey> {
+        let catalogs = self.catalogs.lock();
+        let affected = catalogs.iter().filter(|(key, _)| match change {
+            OwnedChange::Changed(changed, _) => *key == changed,
+            OwnedChange::Listed(listed) => key.namespace == namespace && !listed.contains(key),
+        });
+        affected
+            .map(|(key, handle)| {
+                handle.catalog.pod.object_changed();
+                key.clone()
+            })
+            .collect()
+    }
+}
+
+impl Drop for FollowedCatalogs {
+    fn drop(&mut self) {
+        let all: Vec<CatalogKey> = self.catalogs.lock().keys().cloned().collect();
+        for key in all {
+            self.remove(&key);
+        }
+        let ctx = &self.shared.ctx;
+        for namespace in &ctx.settings.catalog_namespaces {
+            ctx.metrics.catalog_gone(&hidden(namespace));
+        }
+    }
+}
+
+// === impl CatalogHandle ===
+
+impl CatalogHandle {
+    /// Starts the worker of a catalog.
+    fn start(catalog: FollowedCatalog) -> Self {
+        let catalog = Arc::new(catalog);
+        let worker = tokio::spawn(worker::run(Arc::clone(&catalog)));
+        Self {
+            catalog,
+            worker: worker.abort_handle(),
+        }
+    }
+}
+
+impl Drop for CatalogHandle {
+    fn drop(&mut self) {
+        self.worker.abort();
+        self.catalog.pod.cancel();
+    }
+}
+
+/// Reports whether a CatalogSource was replaced by another one of the same name while the watch was down.
+fn is_replacement(old: &CatalogSource, new: &CatalogSource) -> bool {
+    old.metadata.uid != new.metadata.uid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recreated_source_is_a_replacement() {
+        let source = |uid: &str, version: &str, image: &str| -> CatalogSource {
+            object!({
+                "metadata": {"name": "mine", "namespace": "catalogs", "uid": uid, "resourceVersion": version},
+                "spec": {"sourceType": "grpc", "image": image},
+            })
+        };
+        let former = source("a", "1", "example.com/one");
+        for (now, expected) in [
+            (source("a", "2", "example.com/one"), false),
+            (source("a", "2", "example.com/two"), false),
+            // Even with the same spec.
+            (source("b", "2", "example.com/one"), true),
+            (source("b", "2", "example.com/two"), true),
+        ] {
+            assert_eq!(is_replacement(&former, &now), expected, "{now:?}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Scopes of the watches of CatalogSources.
+
+use kube::{Api, Client, runtime::watcher};
+use manifests::api::catalog_source::GROUP;
+
+use super::{CatalogKey, tolerant::TolerantCatalogSource};
+use crate::runtime::settings::{Namespaces, Settings};
+
+/// Scope of one watch.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum NamespaceScope {
+    /// CatalogSources of a namespace from which platform operators choose.
+    Selectable(String),
+    /// CatalogSources of another namespace, which are only served.
+    Served(String),
+    /// CatalogSources of all namespaces except these, which are only served.
+    Other(Vec<String>),
+}
+
+/// Returns the scopes to watch: each namespace of selectable catalogs, and all other namespaces whose catalogs are served.
+pub(super) fn scopes(settings: &Settings) -> Vec<NamespaceScope> {
+    let counting = settings.catalog_namespaces.iter().cloned();
+    let served = match settings.serving.as_ref().map(|serving| &serving.namespaces) {
+        None => Vec::new(),
+        Some(Namespaces::All) => vec![NamespaceScope::Other(settings.catalog_namespaces.clone())],
+        Some(Namespaces::Some(some)) => {
+            let others = some
+                .iter()
+                .filter(|namespace| !settings.is_selectable_namespace(namespace));
+            others.cloned().map(NamespaceScope::Served).collect()
+        }
+    };
+    counting
+        .map(NamespaceScope::Selectable)
+        .chain(served)
+        .collect()
+}
+
+// === impl NamespaceScope ===
+
+impl NamespaceScope {
+    pub(super) fn watched(&self, client: &Client) -> (Api<TolerantCatalogSource>, watcher::Config) {
+        let config = watcher::Config::default();
+        match self {
+            Self::Selectable(namespace) | Self::Served(namespace) => {
+                (Api::namespaced(client.clone(), namespace), config)
+            }
+            Self::Other(namespaces) => {
+                let others = namespaces
+                    .iter()
+                    .map(|namespace| format!("metadata.namespace!={namespace}"));
+                let others = others.collect::<Vec<_>>().join(",");
+                (Api::all(client.clone()), config.fields(&others))
+            }
+        }
+    }
+
+    pub(super) fn has(&self, key: &CatalogKey) -> bool {
+        match self {
+            Self::Selectable(namespace) | Self::Served(namespace) => *namespace == key.namespace,
+            Self::Other(namespaces) => !namespaces.contains(&key.namespace),
+        }
+    }
+}
+
+/// Returns the message for a namespace where listing CatalogSources is forbidden, or `None` for a temporary error.
+pub(super) fn forbidden_message(namespace: &str, error: &watcher::Error) -> Option<String> {
+    let (watcher::Error::InitialListFailed(kube::Error::Api(status))
+    | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+    | watcher::Error::WatchFailed(kube::Error::Api(status))) = error
+    else {
+        return None;
+    };
+    let message: String = status.message.chars().take(400).collect();
+    matches!(status.code, 401 | 403).then(|| {
+        format!(
+            "failed to list CatalogSources: {message}; grant the provisioner's ServiceAccount list and watch on \
+             catalogsources.{GROUP} in namespace {namespace}, or remove the namespace from --catalog-namespaces"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::settings::{NamespaceQuota, Ports, Serving};
+
+    #[test]
+    fn overlapping_namespaces_are_watched_once() {
+        let counting = |name: &str| NamespaceScope::Selectable(name.to_owned());
+        let served = |namespaces| {
+            let settings = Settings {
+                catalog_namespaces: vec!["b".to_owned(), "a".to_owned()],
+                serving: Some(Serving {
+                    address: [10, 0, 0, 1].into(),
+                    ports: Ports::Any,
+                    namespaces,
+                    pods: false,
+                    share: NamespaceQuota::default(),
+                }),
+                ..Settings::default()
+            };
+            scopes(&settings)
+        };
+        let some =
+            |names: &[&str]| Namespaces::Some(names.iter().map(|&name| name.to_owned()).collect());
+        let both = [counting("b"), counting("a")];
+        assert_eq!(served(some(&["a", "b"])), both);
+        assert_eq!(served(some(&[])), both);
+        assert_rows!(served(some(&["a", "c"])) => [&both[..], &[NamespaceScope::Served("c".to_owned())]].concat());
+        let others = NamespaceScope::Other(vec!["b".to_owned(), "a".to_owned()]);
+        assert_rows!(served(Namespaces::All) => [&both[..], std::slice::from_ref(&others)].concat());
+        for (namespace, is_other) in [("a", false), ("b", false), ("c", true)] {
+            assert_rows! {
+                others.has(&CatalogKey { namespace: namespace.to_owned(), name: "mine".to_owned() }) => is_other, "{namespace}";
+            }
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Worker of one catalog, from the first observation of its CatalogSource until its deletion.
+
+mod address;
+mod config_map;
+mod events;
+mod image_source;
+mod pod_source;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use catalog::source::FileSource;
+use kube::runtime::events::EventType;
+use manifests::api::catalog_source::CatalogSource;
+use tokio::{sync::watch, time::sleep};
+use tracing::warn;
+use unpacker::Digest;
+
+use self::pod_source::ReadPolicy;
+use super::CatalogKey;
+use super::catalog_cache::CatalogIdentity;
+use super::image::{self, RejectedImage};
+use super::locate::{CatalogLocation, CatalogPlan, is_unchanged, plan};
+use super::reconcile::{CatalogContext, FollowedCatalog};
+use super::registry_server::{self, CatalogPublisher};
+use super::server_backoff::ServerBackoff;
+use super::status::{CatalogObservation, Connection, Problem, Reason};
+
+/// Maximum number of attempts to remove a pod before the failure is reported in the status.
+const MAX_REMOVAL_ATTEMPTS: u32 = 4;
+
+/// Runs the worker of a catalog.
+pub(super) async fn run(catalog: Arc<FollowedCatalog>) {
+    let (shared, key) = (Arc::clone(&catalog.shared), catalog.key.clone());
+    let mut worker = CatalogWorker {
+        publisher: catalog.publisher.clone(),
+        is_selectable: shared.ctx.settings.is_selectable_namespace(&key.namespace),
+        source: catalog.source.subscribe(),
+        shared,
+        key,
+        catalog,
+        backoff: ServerBackoff::default(),
+        was_asked: false,
+        last_location: None,
+        rejected: None,
+        seen: CatalogObservation::default(),
+        identity: None,
+        has_pod: None,
+        is_in_pod: false,
+    };
+    loop {
+        // The future is large because of the download, so it is boxed and freed after each pass.
+        Box::pin(worker.execute_plan()).await;
+    }
+}
+
+struct CatalogWorker {
+    catalog: Arc<FollowedCatalog>,
+    shared: Arc<CatalogContext>,
+    key: CatalogKey,
+    source: watch::Receiver<Arc<CatalogSource>>,
+    backoff: ServerBackoff,
+    /// Publisher of the catalog, if the built-in server serves its namespace.
+    publisher: Option<Arc<CatalogPublisher>>,
+    /// True if platform operators choose from the catalog.
+    is_selectable: bool,
+    /// True if the registry was polled since this worker started.
+    was_asked: bool,
+    /// Location from which the catalog was read last; `None` if it was not read.
+    last_location: Option<String>,
+    /// Rejected image of the catalog, if the last one cannot be used.
+    rejected: Option<RejectedImage>,
+    /// Observed state of the catalog, for its status.
+    seen: CatalogObservation,
+    /// Identity of the catalog that was followed last.
+    identity: Option<CatalogIdentity>,
+    /// Whether the catalog has a registry pod; `None` if unknown.
+    has_pod: Option<bool>,
+    /// True if the catalog has to be served from a registry pod.
+    is_in_pod: bool,
+}
+
+// === impl CatalogWorker ===
+
+impl CatalogWorker {
+    /// Executes the current plan until it is finished or outdated.
+    async fn execute_plan(&mut self) {
+        let source = Arc::clone(&self.source.borrow_and_update());
+        let (mut newer, mut changes) = (self.source.clone(), self.shared.facts.subscribe());
+        let since = self.backoff.since(Instant::now());
+        let cached = image::last_image(&self.shared.digest_cache, &source).await;
+        let cached = cached.as_deref();
+        let plan = plan(
+            &source,
+            &changes.borrow_and_update(),
+            cached,
+            since.elapsed(),
+        );
+        let planned = plan.clone();
+        let other = async {
+            loop {
+                tokio::select! {
+                    Ok(()) = newer.changed() => {}
+                    Ok(()) = changes.changed() => {}
+                    // This process is shutting down.
+                    else => std::future::pending().await,
+                }
+                let now = Arc::clone(&newer.borrow_and_update());
+                let around = changes.borrow_and_update();
+                let planned = planned.as_ref();
+                if !is_unchanged(planned, &source, &now, &around, cached, since.elapsed()) {
+                    return;
+                }
+            }
+        };
+        let working = async {
+            // A reconcile of the registry pod may still follow an outdated plan.
+            self.catalog.pod.assign(None).await;
+            match plan {
+                Some(plan) => Box::pin(self.work(&source, plan)).await,
+                None => self.wait_for_facts(&source).await,
+            }
+        };
+        tokio::select! {
+            () = working => {}
+            // Work on an outdated plan is cancelled.
+            () = other => self.backoff.abort_attempt(Instant::now()),
+        }
+    }
+
+    /// Waits until the cluster facts are known. The status of the CatalogSource is left unchanged, because it may still be
+    /// valid.
+    async fn wait_for_facts(&self, source: &CatalogSource) {
+        let (catalogs, identity) = (
+            &self.shared.ctx.catalogs,
+            CatalogIdentity::from_source(source),
+        );
+        let message = "waiting for the cluster values that the image template requires";
+        catalogs.change(|cache| cache.set_problem(&self.key, &identity, message.to_owned()));
+        sleep_or_forever(None).await;
+    }
+
+    async fn work(&mut self, source: &Arc<CatalogSource>, plan: CatalogPlan) {
+        let identity = CatalogIdentity::from_source(source);
+        if self.identity.as_ref() != Some(&identity) {
+            // The observations belong to another catalog.
+            self.seen = CatalogObservation::default();
+            self.identity = Some(identity);
+        }
+        let image = plan.image.as_ref();
+        self.seen.conditions = image.map_or_else(Vec::new, |image| image.conditions.clone());
+        if plan.olm_serves || image.is_some_and(|image| image.write.is_some()) {
+            self.report(source, &plan);
+        }
+        if plan.olm_serves {
+            // OLM creates a Service of the same name.
+            self.withdraw().await;
+        }
+        self.is_in_pod = plan.may_have_pod() && self.should_have_pod(source);
+        // OLM would adopt a registry pod because of its labels, so none may exist beside it. If the built-in server takes
+        // over an image or a ConfigMap, the pod is removed after the catalog is served.
+        let keeps_pod = !plan.olm_serves
+            && !matches!(
+                plan.catalog,
+                CatalogLocation::Address(_) | CatalogLocation::Invalid(_)
+            );
+        if !keeps_pod {
+            self.remove_pod(source).await;
+        }
+        if let Some(warning) = &plan.warning {
+            self.publish_event(source, EventType::Warning, "ImageTemplate", warning)
+                .await;
+        }
+        match &plan.catalog {
+            CatalogLocation::Invalid(message) => {
+                self.seen = CatalogObservation {
+                    problem: Some(Problem {
+                        reason: Reason::SpecInvalid,
+                        message: message.clone(),
+                    }),
+                    ..CatalogObservation::default()
+                };
+                self.withdraw().await;
+                self.report(source, &plan);
+                self.report_problem(source, message.clone()).await;
+                sleep_or_forever(None).await;
+            }
+            CatalogLocation::Unresolved(unresolved) => match &unresolved.last {
+                Some(last) if self.is_in_pod => {
+                    self.serve_from_pod(source, &plan, last, ReadPolicy::LastImage(unresolved))
+                        .await;
+                }
+                // An existing pod was created for an earlier template and is left unchanged.
+                _ => {
+                    if self.is_in_pod {
+                        self.may_have_pod(source).await;
+                    }
+                    self.follow_unresolved(source, &plan, unresolved).await;
+                }
+            },
+            CatalogLocation::Pending { why: message, left } => {
+                let (catalogs, identity) = (
+                    &self.shared.ctx.catalogs,
+                    CatalogIdentity::from_source(source),
+                );
+                catalogs.change(|cache| cache.set_problem(&self.key, &identity, message.clone()));
+                sleep_or_forever(Some(*left)).await;
+            }
+            CatalogLocation::Address(address) => {
+                self.withdraw().await;
+                sleep(self.backoff.remaining_delay(Instant::now())).await;
+                self.backoff.start_attempt();
+                match self.read_from_server(source, &plan, address).await {
+                    // No immediate reconnect: the server may be closing every connection.
+                    Ok(()) => {
+                        self.report_connection(source, &plan, address, Connection::Connecting);
+                        let delay = self.backoff.next_delay(Instant::now());
+                        sleep_or_forever(Some(delay)).await;
+                    }
+                    Err(error) => {
+                        let problem = manifests::error::chain(&error);
+                        self.seen.problem = Some(Problem {
+                            reason: Reason::RegistryServer,
+                            message: format!("couldn't connect to registry - {problem}"),
+                        });
+                        self.report_connection(source, &plan, address, Connection::Failing);
+                        let delay = self.backoff.next_delay(Instant::now());
+                        self.report_failure(source, &error, delay).await;
+                    }
+                }
+            }
+            CatalogLocation::ConfigMap(name) => self.follow_config_map(source, &plan, name).await,
+            CatalogLocation::Image { reference, poll } if self.is_in_pod => {
+                let reading = ReadPolicy::FollowTag(poll.as_ref());
+                self.serve_from_pod(source, &plan, reference, reading).await;
+            }
+            CatalogLocation::Image { reference, poll } => {
+                self.follow_image(source, &plan, reference, poll.as_ref())
+                    .await;
+            }
+        }
+    }
+
+    /// Serves the content that was read, unless OLM serves it. An existing registry pod is removed afterwards.
+    async fn publish<F>(
+        &mut self,
+        source: &CatalogSource,
+        digest: Digest,
+        files: F,
+    ) -> Result<(), registry_server::Error>
+    where
+        F: FnOnce() -> Result<Box<dyn FileSource + Send>, registry_server::Error> + Send + 'static,
+    {
+        if self.is_in_pod {
+            return Ok(()); // served by the registry pod
+        }
+        let has_olm = self.shared.facts.borrow().has_olm;
+        let Some(publisher) = self.publisher.as_ref().filter(|_| !has_olm) else {
+            self.withdraw().await;
+            return Ok(());
+        };
+        match publisher.publish(source, digest, files).await {
+            Ok(_) => {
+                let removal = self
+                    .try_remove_pod(source, Some(MAX_REMOVAL_ATTEMPTS))
+                    .await;
+                removal.map_err(|error| {
+                    let problem = manifests::error::chain(&error);
+                    registry_server::Error::Rejected(format!(
+                        "failed to delete its registry pod after the handover: {problem}"
+                    ))
+                })
+            }
+            // The publisher retries failed writes. The error is returned only if a pod has to be removed after a successful
+            // write.
+            Err(registry_server::Error::Rejected(_)) if !self.may_have_pod(source).await => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Empties the EndpointSlice of a catalog that is not served, so that it does not point to a terminated pod.
+    async fn unpublish(&self) {
+        let has_olm = self.shared.facts.borrow().has_olm;
+        let Some(publisher) = self.publisher.as_ref().filter(|_| !has_olm) else {
+            return;
+        };
+        // Without write permission, no earlier process has written an EndpointSlice.
+        if let Err(error) = publisher.unpublish().await
+            && !matches!(error, registry_server::Error::Forbidden { .. })
+        {
+            let problem = manifests::error::chain(&error);
+            warn!(
+                catalog = %self.key,
+                error = problem,
+                "failed to withdraw the previous endpoint of a catalog; clients may still use it"
+            );
+        }
+    }
+
+    /// Stops serving the catalog, because another server serves it.
+    async fn withdraw(&self) {
+        let Some(publisher) = &self.publisher else {
+            return;
+        };
+        if let Err(error) = publisher.withdraw().await {
+            let problem = manifests::error::chain(&error);
+            warn!(
+                catalog = %self.key,
+                error = problem,
+                "failed to withdraw the endpoint of a catalog"
+            );
+        }
+    }
+
+    async fn report_failure(
+        &mut self,
+        source: &CatalogSource,
+        error: &(dyn std::error::Error + Sync),
+        delay: Duration,
+    ) {
+        let problem = manifests::error::chain(error);
+        warn!(catalog = %self.key, error = problem, "failed to read catalog");
+        self.report_problem(source, problem).await;
+        self.unpublish().await;
+        sleep(delay).await;
+    }
+}
+
+/// Sleeps for the given time, or forever if it is `None`.
+async fn sleep_or_forever(delay: Option<Duration>) {
+    match delay {
+        Some(delay) => sleep(delay).await,
+        None => std::future::pending().await,
+    }
+}
