@@ -21,6 +21,14 @@
 //! A failure that OLM does not retry ends the command, with a remedy. `cleanup` removes the objects that identify the
 //! others last, so that it can be run again.
 
+/// Returns an object from JSON with only the fields that a test needs.
+#[cfg(test)]
+macro_rules! object {
+    ($($fields:tt)+) => {
+        serde_json::from_value(serde_json::json!($($fields)+)).unwrap()
+    };
+}
+
 mod api;
 mod approval;
 mod cleanup;
@@ -41,12 +49,12 @@ use anyhow::Context;
 use catalog::compose::ComposedCatalog;
 use convert::bundle_info::BundleInfo;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Resource as _;
 use manifests::{
+    api::catalog_source::CatalogSource,
     image::Reference,
-    object::text,
     openshift::{MAX_PROPERTY, OlmV0},
 };
-use serde_json::Value;
 
 pub(super) use self::{cleanup::cleanup, run::bundle, upgrade::upgrade};
 use self::{config_map_parts::Parts, registry_pod::PodRequest};
@@ -112,18 +120,9 @@ fn split_catalog(composed: &ComposedCatalog) -> anyhow::Result<Parts> {
     Parts::split(composed.documents()).context("no changes were made")
 }
 
-fn owner(source: &Value) -> anyhow::Result<OwnerReference> {
-    let field = |path: &[&str]| {
-        let value = text(source, path).map(str::to_owned);
-        value.with_context(|| format!("the CatalogSource has no {}", path.join(".")))
-    };
-    Ok(OwnerReference {
-        api_version: field(&["apiVersion"])?,
-        kind: field(&["kind"])?,
-        name: field(&["metadata", "name"])?,
-        uid: field(&["metadata", "uid"])?,
-        ..OwnerReference::default()
-    })
+fn owner(source: &CatalogSource) -> anyhow::Result<OwnerReference> {
+    let owner = source.owner_ref(&());
+    owner.context("the CatalogSource has no metadata.uid")
 }
 
 /// Returns the request for the registry pod. On OpenShift it sets no user, because every namespace has its own range of

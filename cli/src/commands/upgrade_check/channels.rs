@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use kube::{Api, ResourceExt as _, api::ListParams, core::DynamicObject};
+use kube::{Api, ResourceExt as _, api::ListParams};
 use manifests::{
     api::{
         bundle_instance::BundleInstance,
         labels,
+        olm::Subscription,
         platform_operator::{PlatformOperator, PlatformOperatorSpec},
     },
-    object::text,
     version_range::Range,
 };
 
@@ -25,13 +25,6 @@ pub(super) struct ChannelMap {
     /// Specs by the names of PlatformOperators.
     platform: BTreeMap<String, PlatformOperatorSpec>,
     subscriptions: Vec<Subscription>,
-}
-
-struct Subscription {
-    namespace: String,
-    package: String,
-    installed: String,
-    channel: Option<String>,
 }
 
 impl ChannelMap {
@@ -62,14 +55,15 @@ impl ChannelMap {
         package: Option<&str>,
     ) -> Option<String> {
         let all = self.subscriptions.iter();
-        let mut subscriptions = all.filter(|subscription| subscription.namespace == namespace);
+        let mut subscriptions = all
+            .filter(|subscription| subscription.metadata.namespace.as_deref() == Some(namespace));
         let by_name = subscriptions
             .clone()
-            .find(|subscription| subscription.installed == name);
+            .find(|subscription| subscription.status.installed_csv == name);
         let found = by_name.or_else(|| {
-            subscriptions.find(|subscription| Some(subscription.package.as_str()) == package)
+            subscriptions.find(|subscription| Some(subscription.spec.name.as_str()) == package)
         })?;
-        found.channel.clone()
+        Some(found.spec.channel.clone()).filter(|channel| !channel.is_empty())
     }
 }
 
@@ -99,31 +93,15 @@ async fn subscriptions(
     live: &mut LiveObjects<'_>,
 ) -> anyhow::Result<Vec<Subscription>> {
     let mut all = Vec::new();
-    let kind = live
+    let served = live
         .kind("operators.coreos.com/v1alpha1", "Subscription")
         .await?;
-    let Some(kind) = kind else {
+    if served.is_none() {
         return Ok(all);
-    };
-    let api: Api<DynamicObject> = Api::all_with(cluster.client.clone(), &kind.resource);
-    let listed = each(
-        &api,
-        ListParams::default().limit(PAGE_SIZE),
-        |subscription| {
-            let field = |path: &[&str]| {
-                text(&subscription.data, path)
-                    .unwrap_or_default()
-                    .to_owned()
-            };
-            all.push(Subscription {
-                namespace: subscription.namespace().unwrap_or_default(),
-                package: field(&["spec", "name"]),
-                installed: field(&["status", "installedCSV"]),
-                channel: Some(field(&["spec", "channel"])).filter(|channel| !channel.is_empty()),
-            });
-        },
-    )
-    .await;
+    }
+    let api: Api<Subscription> = Api::all(cluster.client.clone());
+    let params = ListParams::default().limit(PAGE_SIZE);
+    let listed = each(&api, params, |subscription| all.push(subscription)).await;
     let missing = "the channels of Subscriptions";
     unless_forbidden(cluster, listed, missing, "failed to list Subscriptions")?;
     Ok(all)

@@ -6,17 +6,17 @@ use convert::{
     olm,
     removed_apis::{UsageScan, request_counts::ApiCalls},
 };
-use kube::{Api, ResourceExt as _, api::ListParams, core::DynamicObject};
+use kube::{Api, ResourceExt as _, api::ListParams};
 use manifests::{
     api::{
-        catalog_source::{CatalogSource, Origin},
+        catalog_source::{CatalogSource, GROUP, Origin},
         limits,
+        olm::ClusterServiceVersion,
         operator_condition::OperatorCondition,
         platform_status::{Concern, Effect},
     },
-    object::{Identity, get_path, text, truncate},
+    object::{Identity, truncate},
 };
-use serde_json::Value;
 
 use super::{
     assess::InstalledOperator,
@@ -29,7 +29,6 @@ use crate::cluster::{Cluster, live::LiveObjects};
 pub(super) const KIND: &str = "ClusterServiceVersion";
 /// Namespace of OpenShift's catalogs.
 const MARKETPLACE: &str = "openshift-marketplace";
-const GROUP: &str = "operators.coreos.com";
 /// Number of ClusterServiceVersions per list page: each may have images and descriptions of a megabyte.
 const PAGE_SIZE: u32 = 20;
 /// Maximum number of ServiceAccounts of one operator that are considered.
@@ -42,11 +41,11 @@ pub(super) async fn operators(
     span: (&Releases, &Releases),
     context: &ClusterContext<'_>,
 ) -> anyhow::Result<Option<Vec<InstalledOperator>>> {
-    let kind = live.kind(&format!("{GROUP}/v1alpha1"), KIND).await?;
-    let Some(kind) = kind else {
+    let served = live.kind(&format!("{GROUP}/v1alpha1"), KIND).await?;
+    if served.is_none() {
         return Ok(None);
-    };
-    let api: Api<DynamicObject> = Api::all_with(cluster.client.clone(), &kind.resource);
+    }
+    let api: Api<ClusterServiceVersion> = Api::all(cluster.client.clone());
     // There may be thousands of copies.
     let params = ListParams::default()
         .limit(PAGE_SIZE)
@@ -83,13 +82,13 @@ impl ClusterContext<'_> {
 
 /// Returns the operator of a ClusterServiceVersion; `None` for a copy of one in another namespace.
 fn operator(
-    csv: &DynamicObject,
+    csv: &ClusterServiceVersion,
     (from, to): (&Releases, &Releases),
     context: &ClusterContext<'_>,
 ) -> Option<InstalledOperator> {
     let (namespace, name) = (csv.namespace().unwrap_or_default(), csv.name_any());
     let annotation = |key: &str| csv.annotations().get(key).map(String::as_str);
-    let is_copy = text(&csv.data, &["status", "reason"]) == Some("Copied")
+    let is_copy = csv.status.latest.reason == "Copied"
         || annotation(olm::NAMESPACE).is_some_and(|original| original != namespace);
     if is_copy {
         return None;
@@ -102,16 +101,16 @@ fn operator(
     };
     let mut search = UsageScan::new(from.kubernetes, to.kubernetes);
     let mut accounts = Accounts::new();
-    for list in ["clusterPermissions", "permissions"] {
-        let list =
-            get_path(&csv.data, &["spec", "install", "spec", list]).and_then(Value::as_array);
-        for permission in list.into_iter().flatten() {
-            search.rules(permission.get("rules").unwrap_or(&Value::Null), identity);
-            if let Some(account) = text(permission, &["serviceAccountName"])
-                && accounts.len() < MAX_ACCOUNTS
-            {
-                accounts.insert(format!("{namespace}:{account}"));
-            }
+    let install = &csv.spec.install.spec;
+    for permissions in install
+        .cluster_permissions
+        .iter()
+        .chain(&install.permissions)
+    {
+        search.rules(&permissions.rules, identity);
+        let account = &permissions.service_account_name;
+        if !account.is_empty() && accounts.len() < MAX_ACCOUNTS {
+            accounts.insert(format!("{namespace}:{account}"));
         }
     }
     let accounts = accounts.iter().map(String::as_str);
@@ -127,7 +126,7 @@ fn operator(
             .of_csv(&namespace, &name, package.as_deref()),
         package,
         bundle: Some(name.clone()),
-        version: text(&csv.data, &["spec", "version"]).map(str::to_owned),
+        version: Some(csv.spec.version.clone()).filter(|version| !version.is_empty()),
         maximum: olm::max_openshift(annotation),
         refusal: condition.and_then(refusal),
         said: context.provisioner_concern(&format!("{namespace}/{name}")),

@@ -2,15 +2,19 @@
 
 use std::{collections::BTreeMap, pin::pin};
 
+use convert::olm;
 use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, ResourceExt,
-    core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta},
+    core::{GroupVersionKind, PartialObjectMeta},
     runtime::{WatchStreamExt as _, watcher, watcher::Event},
 };
+use manifests::api::{
+    catalog_source::GROUP,
+    olm::{ClusterServiceVersion, Subscription},
+};
 use parking_lot::Mutex;
-use serde_json::Value;
 use tokio::sync::watch;
 use tracing::warn;
 
@@ -18,7 +22,6 @@ use super::package_owner::OlmPackage;
 use crate::controllers::cluster_operator::upgradeable::InstalledOperator;
 use apply::{backoff::WatchBackoff, discovery::Discovery};
 
-const GROUP: &str = "operators.coreos.com";
 const VERSION: &str = "v1alpha1";
 /// Kinds that name a package, the first in its spec and the second in the properties that OLM writes.
 const KINDS: [&str; 2] = ["Subscription", CSV];
@@ -91,25 +94,26 @@ impl OlmPackages {
         kinds
             .while_served(&gvk, |served| async move {
                 match served {
-                    Some(served) => self.watch(client, &served.resource, kind).await,
+                    Some(_) => self.watch(client, kind).await,
                     None => self.list(kind, Packages::new()),
                 }
             })
             .await;
     }
 
-    async fn watch(&self, client: &Client, resource: &ApiResource, kind: &'static str) {
+    async fn watch(&self, client: &Client, kind: &'static str) {
         let config = watcher::Config::default().page_size(PAGE_SIZE);
         if kind == CSV {
             // The objects are large and copied into every namespace, and their metadata is sufficient.
-            let api: Api<PartialObjectMeta<DynamicObject>> =
-                Api::all_with(client.clone(), resource);
+            let api: Api<PartialObjectMeta<ClusterServiceVersion>> = Api::all(client.clone());
             let events = watcher(api, config.labels("!olm.copiedFrom"));
             self.learn(kind, events, |csv| of_csv(&csv.metadata)).await;
         } else {
-            let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
-            self.learn(kind, watcher(api, config), of_subscription)
-                .await;
+            let api: Api<Subscription> = Api::all(client.clone());
+            let package = |subscription: &Subscription| {
+                Some(subscription.spec.name.clone()).filter(|name| !name.is_empty())
+            };
+            self.learn(kind, watcher(api, config), package).await;
         }
     }
 
@@ -190,24 +194,11 @@ fn name(object: &impl ResourceExt) -> String {
     format!("{namespace}/{}", object.name_any())
 }
 
-fn of_subscription(subscription: &DynamicObject) -> Option<String> {
-    let name = subscription.data.pointer("/spec/name")?;
-    Some(name.as_str()?.to_owned())
-}
-
 /// Returns the package of a ClusterServiceVersion. A copy in another namespace manages none.
 fn of_csv(metadata: &ObjectMeta) -> Option<String> {
     InstalledOperator::of_csv(metadata, None)?;
     let annotations = metadata.annotations.as_ref()?;
-    let properties = annotations.get("operatorframework.io/properties")?;
-    let properties: Value = serde_json::from_str(properties).ok()?;
-    let properties = properties.get("properties")?.as_array()?;
-    let package = properties.iter().find(|property| {
-        property
-            .get("type")
-            .is_some_and(|type_| type_ == "olm.package")
-    })?;
-    Some(package.pointer("/value/packageName")?.as_str()?.to_owned())
+    olm::package(|key| annotations.get(key).map(String::as_str))
 }
 
 #[cfg(test)]

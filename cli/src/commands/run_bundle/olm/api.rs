@@ -1,16 +1,21 @@
 //! Client for OLM's objects, and waiting for their state.
 
-use std::time::Duration;
+use std::{fmt::Debug, time::Duration};
 
 use anyhow::anyhow;
 use futures::{
     StreamExt as _,
     stream::{self, BoxStream},
 };
+use k8s_openapi::NamespaceResourceScope;
 use kube::{
-    Api,
+    Api, Resource, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchParams},
-    core::{ApiResource, DynamicObject, GroupVersionKind},
+    core::{ApiResource, DynamicObject},
+};
+use manifests::api::{
+    catalog_source::CatalogSource,
+    olm::{ClusterServiceVersion, InstallPlan, OperatorGroup, Subscription},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -33,48 +38,26 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Number of objects per list page. A ClusterServiceVersion may have a megabyte.
 const PAGE_SIZE: u32 = 50;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    CatalogSource,
-    Subscription,
-    InstallPlan,
-    ClusterServiceVersion,
-    OperatorGroup,
+/// A kind of OLM.
+pub(super) trait OlmObject:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + DeserializeOwned
+    + Send
+    + 'static
+{
+    /// Label selector for lists and watches.
+    const SELECTOR: Option<&'static str> = None;
 }
 
-impl Kind {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::CatalogSource => "CatalogSource",
-            Self::Subscription => "Subscription",
-            Self::InstallPlan => "InstallPlan",
-            Self::ClusterServiceVersion => "ClusterServiceVersion",
-            Self::OperatorGroup => "OperatorGroup",
-        }
-    }
-
-    fn resource(self) -> ApiResource {
-        let version = match self {
-            Self::OperatorGroup => "v1",
-            _ => "v1alpha1",
-        };
-        let kind = GroupVersionKind::gvk("operators.coreos.com", version, self.name());
-        let plural = format!("{}s", self.name().to_lowercase());
-        ApiResource::from_gvk_with_plural(&kind, &plural)
-    }
-
-    /// Returns the label selector for lists and watches. It excludes ClusterServiceVersions that OLM copied from other
-    /// namespaces.
-    fn originals(self) -> Option<&'static str> {
-        (self == Self::ClusterServiceVersion).then_some("!olm.copiedFrom")
-    }
-
-    fn params(self) -> ListParams {
-        ListParams {
-            label_selector: self.originals().map(str::to_owned),
-            ..ListParams::default()
-        }
-    }
+impl OlmObject for CatalogSource {}
+impl OlmObject for InstallPlan {}
+impl OlmObject for OperatorGroup {}
+impl OlmObject for Subscription {}
+impl OlmObject for ClusterServiceVersion {
+    // Without the copies in other namespaces.
+    const SELECTOR: Option<&'static str> = Some("!olm.copiedFrom");
 }
 
 /// Client for the objects of OLM.
@@ -82,185 +65,146 @@ impl Kind {
 pub(super) struct Olm<'a>(pub(super) &'a Cluster);
 
 impl Olm<'_> {
-    pub(super) fn api(self, kind: Kind, namespace: &str) -> Api<DynamicObject> {
-        Api::namespaced_with(self.0.client.clone(), namespace, &kind.resource())
+    pub(super) fn api<K: OlmObject>(self, namespace: &str) -> Api<K> {
+        Api::namespaced(self.0.client.clone(), namespace)
     }
 
     /// Returns a stream with an item for every change of the objects in a namespace, without copied ClusterServiceVersions.
-    pub(super) fn changes(self, kind: Kind, namespace: &str) -> BoxStream<'static, ()> {
+    pub(super) fn changes<K: OlmObject>(self, namespace: &str) -> BoxStream<'static, ()> {
         let params = WatchParams {
-            label_selector: kind.originals().map(str::to_owned),
+            label_selector: K::SELECTOR.map(str::to_owned),
             ..WatchParams::default()
         };
-        watch_changes(self.api(kind, namespace), params)
+        watch_changes(self.api::<K>(namespace), params)
     }
 
-    pub(super) async fn find(
+    /// Reads an object; `None` if it does not exist, or if the name is empty.
+    pub(super) async fn find<K: OlmObject>(
         self,
-        kind: Kind,
         namespace: &str,
         name: &str,
-    ) -> anyhow::Result<Option<Value>> {
-        let found = self.api(kind, namespace).get_opt(name).await;
-        let found = found.map_err(|error| {
-            self.0
-                .explain(format!("failed to read {} {name}", kind.name()), error)
-        })?;
-        Ok(found.map(serde_json::to_value).transpose()?)
+    ) -> anyhow::Result<Option<K>> {
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let found = self.api::<K>(namespace).get_opt(name).await;
+        found.map_err(|error| {
+            let doing = format!("failed to read {} {name}", K::kind(&()));
+            self.0.explain(doing, error)
+        })
     }
 
     /// Lists the objects of a namespace, without copied ClusterServiceVersions.
-    pub(super) async fn list(self, kind: Kind, namespace: &str) -> anyhow::Result<Vec<Value>> {
-        let found = list_objects(&self.api(kind, namespace), kind.params()).await;
-        values(found.map_err(|error| self.unlisted(kind, error))?)
+    pub(super) async fn list<K: OlmObject>(self, namespace: &str) -> anyhow::Result<Vec<K>> {
+        let listed = list_objects(&self.api::<K>(namespace)).await;
+        listed.map_err(|error| self.list_error::<K>(error))
     }
 
-    /// Lists the objects of all namespaces, each converted by `convert`. The inner error is the message of the server if
-    /// the user may not list them.
-    pub(super) async fn list_all_namespaces<T>(
+    /// Lists the objects of all namespaces. The inner error is the message of the server if the user may not list them.
+    pub(super) async fn list_all_namespaces<K: OlmObject>(
         self,
-        kind: Kind,
-        mut convert: impl FnMut(Value) -> T,
-    ) -> anyhow::Result<Result<Vec<T>, String>> {
-        let api = Api::all_with(self.0.client.clone(), &kind.resource());
-        let mut found = Vec::new();
-        let collect =
-            |object: DynamicObject| found.push(serde_json::to_value(object).map(&mut convert));
-        match each(&api, kind.params().limit(PAGE_SIZE), collect).await {
-            Ok(()) => Ok(Ok(found.into_iter().collect::<Result<_, _>>()?)),
+    ) -> anyhow::Result<Result<Vec<K>, String>> {
+        match list_objects(&Api::<K>::all(self.0.client.clone())).await {
+            Ok(found) => Ok(Ok(found)),
             Err(kube::Error::Api(status)) if status.code == 403 => Ok(Err(status.message)),
-            Err(error) => Err(self.unlisted(kind, error)),
+            Err(error) => Err(self.list_error::<K>(error)),
         }
     }
 
-    fn unlisted(self, kind: Kind, error: kube::Error) -> anyhow::Error {
-        self.0
-            .explain(format!("failed to list {}s", kind.name()), error)
+    fn list_error<K: OlmObject>(self, error: kube::Error) -> anyhow::Error {
+        let doing = format!("failed to list {}s", K::kind(&()));
+        self.0.explain(doing, error)
     }
 
     /// Creates an object and returns it as the server stored it. An existing object is an error.
-    pub(super) async fn create(self, kind: Kind, object: Value) -> anyhow::Result<Value> {
+    pub(super) async fn create<K: OlmObject>(self, object: Value) -> anyhow::Result<K> {
         let object: DynamicObject = serde_json::from_value(object)?;
-        let namespace = object.metadata.namespace.clone().unwrap_or_default();
-        let name = object.metadata.name.clone().unwrap_or_default();
+        let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+        let (client, resource) = (self.0.client.clone(), ApiResource::erase::<K>(&()));
         let params = PostParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PostParams::default()
         };
-        let created = self.api(kind, &namespace).create(&params, &object).await;
-        let created = created.map_err(|error| {
-            let remedy = remedy(kind, &error);
-            let doing = format!("failed to create {} {name}", kind.name());
+        let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
+        let created = api.create(&params, &object).await.map_err(|error| {
+            let (remedy, name) = (remedy::<K>(&error), object.name_any());
+            let doing = format!("failed to create {} {name}", K::kind(&()));
             let error = self.0.explain(doing, error);
             match remedy {
                 Some(remedy) => anyhow!("{error:#}; {remedy}"),
                 None => error,
             }
         })?;
-        Ok(serde_json::to_value(created)?)
+        Ok(created.try_parse()?)
     }
 
-    /// Changes some fields of an object, regardless of its other fields.
-    pub(super) async fn change(
+    /// Changes fields of an object. Returns false if another client changes it at the same time, or has changed it since the
+    /// resourceVersion of the patch.
+    pub(super) async fn change<K: OlmObject>(
         self,
-        kind: Kind,
         namespace: &str,
         name: &str,
         patch: &Value,
-    ) -> anyhow::Result<Value> {
-        let changed = self.patch(kind, namespace, name, patch).await;
-        let changed = changed.map_err(|error| {
-            self.0
-                .explain(format!("failed to change {} {name}", kind.name()), error)
-        })?;
-        Ok(serde_json::to_value(changed)?)
-    }
-
-    /// Changes an object as it was read. Returns `None` if another client has changed it since. The patch has its
-    /// resourceVersion.
-    pub(super) async fn change_unchanged(
-        self,
-        kind: Kind,
-        namespace: &str,
-        name: &str,
-        patch: &Value,
-    ) -> anyhow::Result<Option<Value>> {
-        match self.patch(kind, namespace, name, patch).await {
-            Ok(changed) => Ok(Some(serde_json::to_value(changed)?)),
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
-            Err(error) => Err(self
-                .0
-                .explain(format!("failed to change {} {name}", kind.name()), error)),
-        }
-    }
-
-    async fn patch(
-        self,
-        kind: Kind,
-        namespace: &str,
-        name: &str,
-        patch: &Value,
-    ) -> kube::Result<DynamicObject> {
+    ) -> anyhow::Result<bool> {
         let params = PatchParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        let api = self.api(kind, namespace);
-        api.patch(name, &params, &Patch::Merge(patch)).await
+        let api = self.api::<K>(namespace);
+        match api.patch(name, &params, &Patch::Merge(patch)).await {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+            Err(error) => {
+                let doing = format!("failed to change {} {name}", K::kind(&()));
+                Err(self.0.explain(doing, error))
+            }
+        }
     }
 
-    /// Deletes an object, and returns whether it existed.
-    pub(super) async fn delete(
+    /// Deletes an object.
+    pub(super) async fn delete<K: OlmObject>(
         self,
-        kind: Kind,
         namespace: &str,
         name: &str,
-    ) -> anyhow::Result<bool> {
-        let deleted = self
-            .api(kind, namespace)
-            .delete(name, &DeleteParams::default())
-            .await;
-        match deleted {
-            Ok(_) => Ok(true),
-            Err(error) if Cluster::is_absent(&error) => Ok(false),
-            Err(error) => Err(self.0.explain(
-                format!("delete {} {name:?}", kind.name().to_lowercase()),
-                error,
-            )),
+    ) -> anyhow::Result<()> {
+        let api = self.api::<K>(namespace);
+        if let Err(error) = api.delete(name, &DeleteParams::default()).await
+            && !Cluster::is_absent(&error)
+        {
+            let doing = format!("delete {} {name:?}", K::kind(&()).to_lowercase());
+            return Err(self.0.explain(doing, error));
         }
+        Ok(())
     }
 }
 
 /// Returns the remedy if the cluster rejects an object that OLM would accept. rukpak's CRDs, if installed before OLM,
 /// require a source in each CatalogSource.
-fn remedy(kind: Kind, error: &kube::Error) -> Option<&'static str> {
+fn remedy<K: OlmObject>(error: &kube::Error) -> Option<&'static str> {
     let kube::Error::Api(status) = error else {
         return None;
     };
-    (kind == Kind::CatalogSource && status.code == 422).then_some(
+    (K::kind(&()) == "CatalogSource" && status.code == 422).then_some(
         "the CRD of CatalogSources is not OLM's, or of an incompatible release; apply the file crds.yaml of OLM's release \
          with \"kubectl apply --server-side --force-conflicts -f crds.yaml\", and run the same command again",
     )
 }
 
-async fn list_objects(
-    api: &Api<DynamicObject>,
-    params: ListParams,
-) -> kube::Result<Vec<DynamicObject>> {
+async fn list_objects<K: OlmObject>(api: &Api<K>) -> kube::Result<Vec<K>> {
+    let params = ListParams {
+        label_selector: K::SELECTOR.map(str::to_owned),
+        limit: Some(PAGE_SIZE),
+        ..ListParams::default()
+    };
     let mut found = Vec::new();
-    each(api, params.limit(PAGE_SIZE), |object| found.push(object)).await?;
+    each(api, params, |object| found.push(object)).await?;
     Ok(found)
-}
-
-fn values(objects: Vec<DynamicObject>) -> anyhow::Result<Vec<Value>> {
-    let values = objects.into_iter().map(serde_json::to_value);
-    Ok(values.collect::<Result<Vec<Value>, _>>()?)
 }
 
 /// Returns a stream with an item for every change of the object with this name.
 pub(super) fn changes<K>(api: Api<K>, name: &str) -> BoxStream<'static, ()>
 where
-    K: Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+    K: Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let params = WatchParams {
         field_selector: Some(format!("metadata.name={name}")),
@@ -271,7 +215,7 @@ where
 
 fn watch_changes<K>(api: Api<K>, params: WatchParams) -> BoxStream<'static, ()>
 where
-    K: Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+    K: Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let params = params.timeout(WATCH_TIMEOUT);
     let watches = stream::unfold((api, params), async |(api, params)| {
@@ -320,13 +264,11 @@ mod tests {
     #[test]
     fn rejected_catalog_source_has_a_remedy() {
         let api = |code: u16| crate::testing::refused(serde_json::json!({"code": code}));
-        for (kind, error, expected) in ::tests::rows![
-            Kind::CatalogSource, api(422) => true;
-            Kind::CatalogSource, api(403) => false;
-            Kind::Subscription, api(422) => false;
-            Kind::CatalogSource, kube::Error::LinesCodecMaxLineLengthExceeded => false;
-        ] {
-            assert_eq!(remedy(kind, &error).is_some(), expected, "{error}");
+        ::tests::assert_rows! {
+            remedy::<CatalogSource>(&api(422)).is_some() => true;
+            remedy::<CatalogSource>(&api(403)).is_some() => false;
+            remedy::<Subscription>(&api(422)).is_some() => false;
+            remedy::<CatalogSource>(&kube::Error::LinesCodecMaxLineLengthExceeded).is_some() => false;
         }
     }
 

@@ -7,11 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::object::{get_path, text};
+use convert::olm;
+use manifests::{
+    api::olm::{InstallPlan, Step, Subscription},
+    object::text,
+    openshift::INSTALLED_PROPERTIES_ANNOTATION as PROPERTIES,
+};
 use serde_json::Value;
-
-/// Annotation in which OLM writes the properties of a bundle.
-const PROPERTIES: &str = "operatorframework.io/properties";
 
 /// Version that the owner of another Subscription has to approve.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,43 +26,31 @@ pub(super) struct PendingApproval {
 
 /// Returns the versions of a plan that this Subscription must not approve, given all Subscriptions of the namespace.
 pub(super) fn pending_approvals(
-    plan: &Value,
-    subscriptions: &[Value],
+    plan: &InstallPlan,
+    subscriptions: &[Subscription],
     own: &str,
 ) -> BTreeSet<PendingApproval> {
-    fn name(object: &Value) -> &str {
-        text(object, &["metadata", "name"]).unwrap_or_default()
-    }
     let packages = packages(plan);
-    let is_own = |subscription: &&Value| name(subscription) == own;
     let own_package = subscriptions
         .iter()
-        .find(is_own)
-        .and_then(|subscription| text(subscription, &["spec", "name"]));
+        .find(|subscription| subscription.name() == own)
+        .map(|subscription| &subscription.spec.name);
     let waiting = subscriptions.iter().filter(|subscription| {
-        !is_own(subscription)
-            && text(subscription, &["spec", "installPlanApproval"]) == Some("Manual")
+        subscription.name() != own && subscription.spec.install_plan_approval == "Manual"
     });
     let mut found = BTreeSet::new();
     for subscription in waiting {
-        let field = |path: &[&str]| text(subscription, path).filter(|value| !value.is_empty());
-        let (package, current, first) = (
-            field(&["spec", "name"]),
-            field(&["status", "currentCSV"]),
-            field(&["spec", "startingCSV"]),
-        );
-        for (csv, csv_package) in &packages {
-            let is_foreign = match csv_package {
-                Some(csv_package) => {
-                    Some(csv_package.as_str()) == package && package != own_package
-                }
+        let spec = &subscription.spec;
+        for (csv, package) in &packages {
+            let is_foreign = match package {
+                Some(package) => *package == spec.name && own_package != Some(package),
                 // OLM updates the Subscription a moment after its plan, so the package is compared, if known.
-                None => Some(csv.as_str()) == current || Some(csv.as_str()) == first,
+                None => *csv == subscription.status.current_csv || *csv == spec.starting_csv,
             };
             if is_foreign {
                 found.insert(PendingApproval {
-                    csv: csv.clone(),
-                    subscription: name(subscription).to_owned(),
+                    csv: (*csv).to_owned(),
+                    subscription: subscription.name().to_owned(),
                 });
             }
         }
@@ -82,53 +72,34 @@ pub(super) fn refusal(others: &BTreeSet<PendingApproval>, plan: &str, namespace:
     )
 }
 
-/// Returns the ClusterServiceVersions that a plan installs.
-pub(super) fn csvs(plan: &Value) -> BTreeSet<&str> {
-    let named = list(plan, &["spec", "clusterServiceVersionNames"]).filter_map(Value::as_str);
-    let steps = list(plan, &["status", "plan"]).filter_map(|step| text(step, &["resolving"]));
-    let lookups = list(plan, &["status", "bundleLookups"]);
-    let lookups = lookups.filter_map(|lookup| text(lookup, &["identifier"]));
-    let all = named.chain(steps).chain(lookups);
-    all.filter(|name| !name.is_empty()).collect()
-}
-
 /// Returns the packages of a plan's ClusterServiceVersions; `None` if the plan does not contain the package.
-fn packages(plan: &Value) -> BTreeMap<String, Option<String>> {
-    let mut found: BTreeMap<String, Option<String>> = csvs(plan)
-        .into_iter()
-        .map(|csv| (csv.to_owned(), None))
-        .collect();
-    let steps = list(plan, &["status", "plan"])
-        .filter(|step| text(step, &["resource", "kind"]) == Some("ClusterServiceVersion"));
-    let steps = steps.filter_map(|step| {
-        let manifest: Value = serde_json::from_str(text(step, &["resource", "manifest"])?).ok()?;
-        // The manifest is the object itself, or refers to the ConfigMap that has it.
-        let properties = text(&manifest, &["metadata", "annotations", PROPERTIES])
-            .or_else(|| text(&manifest, &["properties"]))?;
-        Some((text(step, &["resource", "name"])?, package(properties)?))
-    });
-    let lookups = list(plan, &["status", "bundleLookups"]).filter_map(|lookup| {
-        let properties = text(lookup, &["properties"])?;
-        Some((text(lookup, &["identifier"])?, package(properties)?))
-    });
-    for (csv, package) in steps.chain(lookups) {
-        found.insert(csv.to_owned(), Some(package));
+fn packages(plan: &InstallPlan) -> BTreeMap<&str, Option<String>> {
+    let package = |properties: &str| olm::package(|_| Some(properties));
+    let mut found: BTreeMap<&str, Option<String>> =
+        plan.csvs().into_iter().map(|csv| (csv, None)).collect();
+    for step in &plan.status.plan {
+        if step.resource.kind == "ClusterServiceVersion"
+            && let Some(properties) = properties(step)
+            && let Some(package) = package(&properties)
+        {
+            found.insert(&step.resource.name, Some(package));
+        }
+    }
+    for lookup in &plan.status.bundle_lookups {
+        if let Some(package) = package(&lookup.properties) {
+            found.insert(&lookup.identifier, Some(package));
+        }
     }
     found
 }
 
-fn package(properties: &str) -> Option<String> {
-    let properties: Value = serde_json::from_str(properties).ok()?;
-    let mut all = list(&properties, &["properties"]);
-    let package = all.find(|property| text(property, &["type"]) == Some("olm.package"))?;
-    text(package, &["value", "packageName"]).map(str::to_owned)
-}
-
-fn list<'a>(object: &'a Value, path: &[&str]) -> impl Iterator<Item = &'a Value> {
-    get_path(object, path)
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
+/// Returns the properties in the manifest of a ClusterServiceVersion. The manifest is the object itself, or refers to the
+/// ConfigMap that has it.
+fn properties(step: &Step) -> Option<String> {
+    let manifest: Value = serde_json::from_str(&step.resource.manifest).ok()?;
+    let properties = text(&manifest, &["metadata", "annotations", PROPERTIES]);
+    let properties = properties.or_else(|| text(&manifest, &["properties"]))?;
+    Some(properties.to_owned())
 }
 
 #[cfg(test)]
@@ -152,8 +123,8 @@ mod tests {
         json!({"resolving": csv, "resource": resource})
     }
 
-    fn subscription(name: &str, package: &str, approval: &str, current: &str) -> Value {
-        json!({
+    fn subscription(name: &str, package: &str, approval: &str, current: &str) -> Subscription {
+        object!({
             "metadata": {"name": name},
             "spec": {"name": package, "installPlanApproval": approval},
             "status": {"currentCSV": current},
@@ -164,15 +135,14 @@ mod tests {
     #[test]
     fn manual_approvals_of_others_are_left_to_them() {
         let own = subscription("tide-sub", "tide", "Manual", "tide.v2");
-        let named = json!({"spec": {"clusterServiceVersionNames": ["tide.v2", "coral.v1"]}});
+        let plan = |csvs: &[&str], steps: Value, lookups: Value| -> InstallPlan {
+            let spec = json!({"clusterServiceVersionNames": csvs});
+            object!({"spec": spec, "status": {"plan": steps, "bundleLookups": lookups}})
+        };
+        let with = |steps, lookups| plan(&["tide.v2", "coral.v1"], steps, lookups);
+        let named = with(json!([]), json!([]));
         let unpacked = json!({"kind": "ConfigMap", "properties": properties("coral")});
         let whole = json!({"metadata": {"annotations": {PROPERTIES: properties("coral")}}});
-        let with = |steps: Value, lookups: Value| {
-            json!({
-                "spec": {"clusterServiceVersionNames": ["tide.v2", "coral.v1"]},
-                "status": {"plan": steps, "bundleLookups": lookups},
-            })
-        };
         let lookup = json!({"identifier": "coral.v1", "properties": properties("coral")});
         let manual = |current: &str| subscription("coral", "coral", "Manual", current);
         let pending = &[("coral.v1", "coral")][..];
@@ -188,15 +158,14 @@ mod tests {
             named.clone(), vec![manual("")] => &[];
             with(json!([step("coral.v1", &unpacked)]), json!([])), vec![manual("")] => pending;
             with(json!([step("coral.v1", &whole)]), json!([])), vec![manual("coral.v0")] => pending;
-            with(json!(null), json!([lookup])), vec![manual("")] => pending;
+            with(json!([]), json!([lookup])), vec![manual("")] => pending;
             // A pending version that is not in the plan.
-            json!({"spec": {"clusterServiceVersionNames": ["tide.v2"]}}), vec![manual("coral.v1")] => &[];
+            plan(&["tide.v2"], json!([]), json!([])), vec![manual("coral.v1")] => &[];
             // Another Subscription to the same package does not count.
             with(json!([step("tide.v2", &json!({"properties": properties("tide")}))]), json!([])),
                 vec![subscription("tide", "tide", "Manual", "tide.v2")] => &[];
-            // Malformed steps are ignored.
-            with(json!([{"resource": 1}, step("coral.v1", &json!("{"))]), json!("x")), vec![manual("")] => &[];
-            json!([]), vec![manual("coral.v1")] => &[];
+            // A malformed manifest is ignored.
+            with(json!([step("coral.v1", &json!("{"))]), json!([])), vec![manual("")] => &[];
         ] {
             let mut all = others_there;
             all.push(own.clone());
@@ -205,7 +174,7 @@ mod tests {
                 .iter()
                 .map(|approval| (approval.csv.as_str(), approval.subscription.as_str()))
                 .collect();
-            assert_eq!(found, expected, "{plan} {all:?}");
+            assert_eq!(found, expected, "{plan:?} {all:?}");
         }
     }
 

@@ -4,17 +4,20 @@ mod pending_plans;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeSet, fmt::Debug};
 
 use anyhow::{Context, anyhow};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, api::DeleteParams};
-use manifests::object::{get_path, text};
-use serde_json::Value;
+use kube::{Api, Resource, ResourceExt as _, api::DeleteParams};
+use manifests::api::{
+    catalog_source::CatalogSource,
+    olm::{ClusterServiceVersion, OperatorGroup, Subscription},
+};
+use serde::de::DeserializeOwned;
 
 use self::pending_plans::{unfinished_plans, wait_or_fail};
 use super::{
-    api::{Kind, Olm, changes, wait_for},
+    api::{Olm, OlmObject, changes, wait_for},
     namespace, objects, operator_group,
 };
 use crate::{
@@ -72,7 +75,7 @@ pub(in crate::commands::run_bundle) async fn cleanup(
         command(&format!("cleanup {package} --namespace {namespace}"))
     ));
     if let Some(name) = &plan.subscription {
-        delete(task, Kind::Subscription, namespace, name).await?;
+        delete::<Subscription>(task, namespace, name).await?;
         message::note(&format!("subscription {name:?} deleted"));
     }
     let (mut are_crds_deleted, mut is_group_deleted) = (true, true);
@@ -86,18 +89,18 @@ pub(in crate::commands::run_bundle) async fn cleanup(
     }
     // All are deleted before the first wait, so that none replaces another one.
     for name in &plan.csvs {
-        delete(task, Kind::ClusterServiceVersion, namespace, name).await?;
+        delete::<ClusterServiceVersion>(task, namespace, name).await?;
     }
     for name in &plan.csvs {
-        wait_deleted(task, Kind::ClusterServiceVersion, namespace, name).await?;
+        wait_deleted::<ClusterServiceVersion>(task, namespace, name).await?;
     }
-    let is_last = subscriptions.iter().all(|subscription| {
-        text(subscription, &["metadata", "name"]) == plan.subscription.as_deref()
-    });
+    let is_last = subscriptions
+        .iter()
+        .all(|subscription| subscription.metadata.name == plan.subscription);
     if !(args.delete_all || args.delete_operator_groups) {
         message::note("Skipping Operator Groups deletion");
     } else if is_last {
-        let found = olm.find(Kind::OperatorGroup, namespace, operator_group::NAME);
+        let found = olm.find::<OperatorGroup>(namespace, operator_group::NAME);
         let found = deadline.run_to_end("reading the OperatorGroup", found);
         if found.await?.is_some() {
             is_group_deleted = operator_group(task, namespace).await?;
@@ -105,7 +108,7 @@ pub(in crate::commands::run_bundle) async fn cleanup(
     }
     // The CatalogSource is deleted last, because a later run detects by it that objects remain.
     if let Some((name, source_namespace)) = &plan.source {
-        wait_deleted(task, Kind::CatalogSource, source_namespace, name).await?;
+        wait_deleted::<CatalogSource>(task, source_namespace, name).await?;
     }
     if let Some(reason) = &plan.kept_source_reason {
         message::note(reason);
@@ -125,7 +128,7 @@ pub(in crate::commands::run_bundle) async fn cleanup(
 struct CleanupState {
     plan: CleanupPlan,
     /// Subscriptions of the namespace.
-    subscriptions: Vec<Value>,
+    subscriptions: Vec<Subscription>,
     crds: OwnedCrds,
 }
 
@@ -137,26 +140,6 @@ struct OwnedCrds {
     keep: Vec<String>,
 }
 
-/// ClusterServiceVersion that may own the same CRDs as the package.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Owner {
-    namespace: String,
-    name: String,
-    owns: BTreeSet<String>,
-}
-
-impl Owner {
-    fn from_csv(csv: &Value) -> Self {
-        Self {
-            namespace: text(csv, &["metadata", "namespace"])
-                .unwrap_or_default()
-                .to_owned(),
-            name: named(csv).to_owned(),
-            owns: objects::owned_crds(csv),
-        }
-    }
-}
-
 /// Reads the state of the namespace. Other namespaces are read only to keep the objects that they need. Missing permissions
 /// for that are reported.
 async fn read_state(
@@ -165,15 +148,15 @@ async fn read_state(
     args: &CleanupArgs,
 ) -> anyhow::Result<CleanupState> {
     let package = &args.package;
-    let subscriptions = olm.list(Kind::Subscription, namespace).await?;
-    let csvs = olm.list(Kind::ClusterServiceVersion, namespace).await?;
+    let subscriptions: Vec<Subscription> = olm.list(namespace).await?;
+    let csvs: Vec<ClusterServiceVersion> = olm.list(namespace).await?;
     let own = subscription(&subscriptions, namespace, package);
-    let (name, source_namespace) = source_of(own, namespace, package);
+    let (name, source_namespace) = match own.map(|own| &own.spec) {
+        Some(spec) => (spec.source.clone(), spec.source_namespace.clone()),
+        None => (objects::source_name(package), namespace.to_owned()),
+    };
     let mut unread = None;
-    let source = match olm
-        .find(Kind::CatalogSource, &source_namespace, &name)
-        .await
-    {
+    let source = match olm.find::<CatalogSource>(&source_namespace, &name).await {
         Err(error) if source_namespace != namespace => {
             unread = Some(format!(
                 "catalogsource {name:?} in namespace {source_namespace} is kept: {error:#}"
@@ -185,33 +168,31 @@ async fn read_state(
     let is_ours = source
         .as_ref()
         .is_some_and(|source| objects::is_made_for(source, package));
-    let all_subscriptions = if is_ours {
-        olm.list_all_namespaces(Kind::Subscription, |subscription| subscription)
-            .await?
-            .ok()
-    } else {
-        Some(Vec::new())
-    };
-    if all_subscriptions.is_none() {
-        message::note(&format!(
-            "cannot determine whether other namespaces install from catalogsource {name:?} because you are not allowed to \
-             list their Subscriptions"
-        ));
+    let mut all: Vec<Subscription> = Vec::new();
+    if is_ours {
+        let listed = olm.list_all_namespaces::<Subscription>().await?;
+        all = listed.unwrap_or_else(|_| {
+            message::note(&format!(
+                "cannot determine whether other namespaces install from catalogsource {name:?} because you are not allowed \
+                 to list their Subscriptions"
+            ));
+            Vec::new()
+        });
     }
-    let all = all_subscriptions.filter(|list| !list.is_empty());
-    let all = all.as_deref().unwrap_or(&subscriptions);
+    let all = if all.is_empty() { &subscriptions } else { &all };
     let mut plan = plan(all, &csvs, source.as_ref(), namespace, package);
     plan.kept_source_reason = plan.kept_source_reason.or(unread);
-    let deleted = csvs.iter().filter(|csv| plan.csvs.contains(named(csv)));
-    let owned: BTreeSet<String> = deleted.flat_map(objects::owned_crds).collect();
+    let deleted = csvs.iter().filter(|csv| plan.csvs.contains(csv.name()));
+    let owned = deleted.flat_map(objects::owned_crds);
+    let owned: BTreeSet<String> = owned.map(str::to_owned).collect();
     let crds = if owned.is_empty() || !args.deletes_crds() {
         OwnedCrds::default()
     } else {
-        let owners =
-            olm.list_all_namespaces(Kind::ClusterServiceVersion, |csv| Owner::from_csv(&csv));
-        let owners = owners.await?;
-        let own = |owner: &Owner| owner.namespace == namespace && plan.csvs.contains(&owner.name);
-        crds(owned, owners.as_deref(), own, args.delete_crds)
+        let all = olm.list_all_namespaces::<ClusterServiceVersion>().await?;
+        let is_deleted = |csv: &ClusterServiceVersion| {
+            csv.metadata.namespace.as_deref() == Some(namespace) && plan.csvs.contains(csv.name())
+        };
+        crds(owned, all.as_deref(), is_deleted, args.delete_crds)
     };
     Ok(CleanupState {
         plan,
@@ -225,28 +206,27 @@ async fn read_state(
 /// CRD.
 fn crds(
     owned: BTreeSet<String>,
-    owners: Result<&[Owner], &String>,
-    is_deleted: impl Fn(&Owner) -> bool,
+    csvs: Result<&[ClusterServiceVersion], &String>,
+    is_deleted: impl Fn(&ClusterServiceVersion) -> bool,
     is_requested: bool,
 ) -> OwnedCrds {
     let mut found = OwnedCrds::default();
     for name in owned {
         let prefix =
             format!("customresourcedefinition {name:?} and all of its custom resources are kept: ");
-        let owner = owners.map(|all| {
-            let mut others = all.iter().filter(|owner| !is_deleted(owner));
-            others.find(|owner| owner.owns.contains(&name))
+        let owner = csvs.map(|all| {
+            let mut others = all.iter().filter(|csv| !is_deleted(csv));
+            others.find(|csv| objects::owned_crds(csv).any(|owned| owned == name))
         });
         match owner {
             Ok(None) => drop(found.delete.insert(name)),
             Err(_) if is_requested => drop(found.delete.insert(name)),
-            Ok(Some(Owner {
-                namespace,
-                name: csv,
-                ..
-            })) => found.keep.push(format!(
-                "{prefix}clusterserviceversion {csv:?} in namespace {namespace} also owns it"
-            )),
+            Ok(Some(csv)) => {
+                let (csv, namespace) = (csv.name(), csv.namespace().unwrap_or_default());
+                found.keep.push(format!(
+                    "{prefix}clusterserviceversion {csv:?} in namespace {namespace} also owns it"
+                ));
+            }
             Err(reason) => found.keep.push(format!(
                 "{prefix}cannot determine whether another operator owns it: {reason}; use --delete-crds to delete it anyway"
             )),
@@ -255,15 +235,15 @@ fn crds(
     found
 }
 
-fn subscription<'a>(all: &'a [Value], namespace: &str, package: &str) -> Option<&'a Value> {
+fn subscription<'a>(
+    all: &'a [Subscription],
+    namespace: &str,
+    package: &str,
+) -> Option<&'a Subscription> {
     all.iter().find(|subscription| {
-        text(subscription, &["metadata", "namespace"]) == Some(namespace)
-            && text(subscription, &["spec", "name"]) == Some(package)
+        subscription.metadata.namespace.as_deref() == Some(namespace)
+            && subscription.spec.name == package
     })
-}
-
-fn named(object: &Value) -> &str {
-    text(object, &["metadata", "name"]).unwrap_or_default()
 }
 
 /// Returns the label that OLM sets on all objects of a package in a namespace, truncated as by OLM.
@@ -275,85 +255,72 @@ fn component(package: &str, namespace: &str) -> String {
 
 /// Returns the ClusterServiceVersions of a package: those that its Subscription names or that have its label, and all
 /// versions that these replace. An unfinished upgrade leaves several of them. Versions of other Subscriptions are kept,
-/// because truncated labels may be equal. Copies are excluded, because they are deleted with their original.
-fn csvs(all: &[Value], csvs: &[Value], namespace: &str, package: &str) -> BTreeSet<String> {
-    fn status(subscription: &Value) -> impl Iterator<Item = &str> {
-        let field = |key| text(subscription, &["status", key]);
-        let names = [field("installedCSV"), field("currentCSV")];
-        names.into_iter().flatten().filter(|name| !name.is_empty())
-    }
+/// because truncated labels may be equal.
+fn csvs(
+    all: &[Subscription],
+    csvs: &[ClusterServiceVersion],
+    namespace: &str,
+    package: &str,
+) -> BTreeSet<String> {
+    let versions = |subscription: &Subscription| {
+        let status = &subscription.status;
+        [status.installed_csv.clone(), status.current_csv.clone()]
+    };
     let own = subscription(all, namespace, package);
-    let others: BTreeSet<&str> = all
+    let others: BTreeSet<String> = all
         .iter()
-        .filter(|subscription| text(subscription, &["metadata", "namespace"]) == Some(namespace))
-        .filter(|subscription| own.is_none_or(|own| *subscription != own))
-        .flat_map(status)
+        .filter(|other| other.metadata.namespace.as_deref() == Some(namespace))
+        .filter(|other| own != Some(*other))
+        .flat_map(versions)
         .collect();
     let component = component(package, namespace);
-    let label = |csv: &Value, key: &str| get_path(csv, &["metadata", "labels", key]).is_some();
-    let candidates: BTreeMap<&str, &Value> = csvs
+    let labeled = csvs
         .iter()
-        .filter(|csv| !label(csv, "olm.copiedFrom") && !others.contains(named(csv)))
-        .map(|csv| (named(csv), csv))
-        .collect();
-    let labeled = candidates.iter().filter(|entry| label(entry.1, &component));
-    let mut open: Vec<&str> = labeled.map(|entry| *entry.0).collect();
-    open.extend(own.into_iter().flat_map(status));
+        .filter(|csv| csv.labels().contains_key(&component));
+    let mut open: Vec<String> = labeled.map(kube::ResourceExt::name_any).collect();
+    open.extend(own.into_iter().flat_map(versions));
     let mut found = BTreeSet::new();
     while let Some(name) = open.pop() {
-        if let Some(csv) = candidates.get(name)
-            && found.insert(name.to_owned())
+        if !others.contains(&name)
+            && let Some(csv) = csvs.iter().find(|csv| csv.name() == name)
+            && found.insert(name)
         {
-            open.extend(text(csv, &["spec", "replaces"]));
+            open.push(csv.spec.replaces.clone());
         }
     }
     found
 }
 
-/// Returns the name and namespace of the CatalogSource that a package is from, or would be from.
-fn source_of(subscription: Option<&Value>, namespace: &str, package: &str) -> (String, String) {
-    let spec = |key| text(subscription?, &["spec", key]).map(str::to_owned);
-    let name = spec("source").unwrap_or_else(|| objects::source_name(package));
-    (
-        name,
-        spec("sourceNamespace").unwrap_or_else(|| namespace.to_owned()),
-    )
-}
-
 /// Returns the objects to be deleted. A catalog that other Subscriptions use, or that was not created for the package, is
 /// kept.
 fn plan(
-    all: &[Value],
-    versions: &[Value],
-    source: Option<&Value>,
+    all: &[Subscription],
+    versions: &[ClusterServiceVersion],
+    source: Option<&CatalogSource>,
     namespace: &str,
     package: &str,
 ) -> CleanupPlan {
     let own = subscription(all, namespace, package);
     let mut plan = CleanupPlan {
-        subscription: own
-            .and_then(|subscription| text(subscription, &["metadata", "name"]))
-            .map(str::to_owned),
+        subscription: own.map(|own| own.name().to_owned()),
         csvs: csvs(all, versions, namespace, package),
         ..CleanupPlan::default()
     };
     let Some(source) = source else {
         return plan;
     };
-    let (name, source_namespace) = source_of(own, namespace, package);
-    let others = all.iter().filter(|subscription| {
-        text(subscription, &["spec", "source"]) == Some(&name)
-            && text(subscription, &["spec", "sourceNamespace"]) == Some(&source_namespace)
-            && text(subscription, &["metadata", "uid"])
-                != own.and_then(|own| text(own, &["metadata", "uid"]))
+    let (name, source_namespace) = (source.name_any(), source.namespace().unwrap_or_default());
+    let is_shared = all.iter().any(|other| {
+        let spec = &other.spec;
+        spec.source == name && spec.source_namespace == source_namespace && own != Some(other)
     });
-    let reason = match others.count() {
-        _ if !objects::is_made_for(source, package) => "not created by \"run bundle\"",
-        0 => {
-            plan.source = Some((name, source_namespace));
-            return plan;
-        }
-        _ => "other Subscriptions use it",
+    let reason = if !objects::is_made_for(source, package) {
+        "not created by \"run bundle\""
+    } else if is_shared {
+        "other Subscriptions use it"
+    } else {
+        plan.source = Some((name, source_namespace));
+        return plan;
     };
     if plan.subscription.is_some() {
         plan.kept_source_reason = Some(format!(
@@ -363,56 +330,45 @@ fn plan(
     plan
 }
 
-async fn delete(
+async fn delete<K: OlmObject>(
     task: &RunContext<'_>,
-    kind: Kind,
     namespace: &str,
     name: &str,
 ) -> anyhow::Result<()> {
-    let doing = format!("deleting {} {name:?}", kind.name().to_lowercase());
-    let deleting = Olm(task.cluster).delete(kind, namespace, name);
-    task.deadline.run_to_end(&doing, deleting).await.map(drop)
+    let doing = format!("deleting {} {name:?}", K::kind(&()).to_lowercase());
+    let deleting = Olm(task.cluster).delete::<K>(namespace, name);
+    task.deadline.run_to_end(&doing, deleting).await
 }
 
 /// Deletes an object and waits until it no longer exists.
-async fn wait_deleted(
+async fn wait_deleted<K: OlmObject>(
     task: &RunContext<'_>,
-    kind: Kind,
     namespace: &str,
     name: &str,
 ) -> anyhow::Result<()> {
-    let olm = Olm(task.cluster);
-    delete(task, kind, namespace, name).await?;
-    let kind_name = kind.name().to_lowercase();
-    let changes = changes(olm.api(kind, namespace), name);
-    let deleted = wait_for([changes], task.deadline, async || {
-        Ok(olm
-            .find(kind, namespace, name)
-            .await?
-            .is_none()
-            .then_some(()))
-    });
-    report_deletion(deleted.await, &kind_name, name)
+    delete::<K>(task, namespace, name).await?;
+    let api = Olm(task.cluster).api::<K>(namespace);
+    wait_absent(task, &api, name).await
 }
 
 /// Deletes the OperatorGroup and waits until it no longer exists. Returns false if it is kept, because OLM lets namespace
 /// admins only read it.
 async fn operator_group(task: &RunContext<'_>, namespace: &str) -> anyhow::Result<bool> {
-    let (olm, kind) = (Olm(task.cluster), Kind::OperatorGroup);
-    let (api, params) = (olm.api(kind, namespace), DeleteParams::default());
-    let deleting = async { Ok(api.delete(operator_group::NAME, &params).await) };
+    let (name, params) = (operator_group::NAME, DeleteParams::default());
+    let api = Olm(task.cluster).api::<OperatorGroup>(namespace);
+    let deleting = async { Ok(api.delete(name, &params).await) };
     let deleted = task
         .deadline
         .run_to_end("deleting the OperatorGroup", deleting);
     if let Err(kube::Error::Api(status)) = deleted.await?
         && status.code == 403
     {
-        let doing = format!("operatorgroup {:?} is kept", operator_group::NAME);
+        let doing = format!("operatorgroup {name:?} is kept");
         let error = task.cluster.explain(doing, kube::Error::Api(status));
         message::warning(&format!("{error:#}"));
         return Ok(false);
     }
-    wait_deleted(task, kind, namespace, operator_group::NAME).await?;
+    wait_deleted::<OperatorGroup>(task, namespace, name).await?;
     Ok(true)
 }
 
@@ -420,46 +376,44 @@ async fn operator_group(task: &RunContext<'_>, namespace: &str) -> anyhow::Resul
 /// because only cluster admins may delete CRDs.
 async fn delete_crd(task: &RunContext<'_>, name: &str) -> anyhow::Result<bool> {
     let api: Api<CustomResourceDefinition> = Api::all(task.cluster.client.clone());
-    let subject = || format!("customresourcedefinition {name:?}");
-    let failed = |error| task.cluster.explain(format!("delete {}", subject()), error);
+    let subject = format!("customresourcedefinition {name:?}");
+    let failed = |error| task.cluster.explain(format!("delete {subject}"), error);
     let params = DeleteParams::default();
     let deleting = async { Ok(api.delete(name, &params).await) };
-    let doing = format!("deleting {}", subject());
+    let doing = format!("deleting {subject}");
     match task.deadline.run_to_end(&doing, deleting).await? {
         Err(error) if Cluster::is_absent(&error) => return Ok(true),
         Err(kube::Error::Api(status)) if status.code == 403 => {
             let error = failed(kube::Error::Api(status));
             message::warning(&format!(
-                "{} and all of its custom resources are kept: {error:#}",
-                subject()
+                "{subject} and all of its custom resources are kept: {error:#}"
             ));
             return Ok(false);
         }
         deleted => drop(deleted.map_err(failed)?),
     }
-    let changes = changes(api.clone(), name);
-    let deleted = wait_for([changes], task.deadline, async || {
-        Ok(api
-            .get_opt(name)
-            .await
-            .map_err(failed)?
-            .is_none()
-            .then_some(()))
-    });
-    report_deletion(deleted.await, "customresourcedefinition", name)?;
+    wait_absent(task, &api, name).await?;
     Ok(true)
 }
 
-fn report_deletion(
-    deleted: anyhow::Result<Option<()>>,
-    kind: &str,
-    name: &str,
-) -> anyhow::Result<()> {
-    let waiting = || format!("wait for {kind} {name:?} deleted");
-    let timed_out = || anyhow!("timed out; check its finalizers");
-    deleted
-        .and_then(|deleted| deleted.ok_or_else(timed_out))
-        .with_context(waiting)?;
-    message::note(&format!("{kind} {name:?} deleted"));
+/// Waits until an object no longer exists.
+async fn wait_absent<K>(task: &RunContext<'_>, api: &Api<K>, name: &str) -> anyhow::Result<()>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let kind = K::kind(&());
+    let subject = format!("{} {name:?}", kind.to_lowercase());
+    let deleted = wait_for([changes(api.clone(), name)], task.deadline, async || {
+        let found = api.get_opt(name).await.map_err(|error| {
+            let doing = format!("failed to read {kind} {name}");
+            task.cluster.explain(doing, error)
+        })?;
+        Ok(found.is_none().then_some(()))
+    });
+    let deleted = deleted
+        .await
+        .and_then(|deleted| deleted.ok_or_else(|| anyhow!("timed out; check its finalizers")));
+    deleted.with_context(|| format!("wait for {subject} deleted"))?;
+    message::note(&format!("{subject} deleted"));
     Ok(())
 }

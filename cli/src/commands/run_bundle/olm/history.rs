@@ -10,8 +10,8 @@ use catalog::{
     compose::history::{History, INDEX_IMAGE, INJECTED_BUNDLES, InjectedBundle},
     model::Entry,
 };
-use manifests::object::text;
-use serde_json::Value;
+use kube::ResourceExt as _;
+use manifests::api::catalog_source::CatalogSource;
 use unpacker::source::Image;
 
 use super::{objects, unpack_failures::UnpackFailures};
@@ -48,11 +48,10 @@ pub(super) struct InstallState {
 
 /// Returns the bundles that were injected into a CatalogSource, or the image from which another tool created it. An image
 /// template is not an image; then the annotation may name one.
-pub(super) fn history(source: &Value) -> anyhow::Result<History> {
-    let mut history = History::read(&objects::annotations(source))?;
+pub(super) fn history(source: &CatalogSource) -> anyhow::Result<History> {
+    let mut history = History::read(source.annotations())?;
     if history.injected.is_empty() {
-        let image = text(source, &["spec", "image"]).filter(|image| !image.is_empty());
-        let index = match (image, history.index.take()) {
+        let index = match (objects::image(source), history.index.take()) {
             (Some(image), Some(index)) if Image::parse(image).is_err() => Some(index),
             (Some(image), _) => Some(image.to_owned()),
             (None, index) => index,

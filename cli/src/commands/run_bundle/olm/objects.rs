@@ -3,14 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use catalog::compose::history::{INDEX_IMAGE, INJECTED_BUNDLES, REGISTRY_POD};
+use kube::ResourceExt as _;
 use manifests::{
-    api::labels,
+    api::{
+        catalog_source::CatalogSource,
+        labels,
+        olm::{ClusterServiceVersion, Subscription},
+    },
     image_template,
-    object::{get_path, text},
 };
 use serde_json::{Value, json};
 
-use super::operator_group::{self, OperatorGroupInfo};
+use super::operator_group;
 use crate::args::SecurityContext;
 
 /// Publisher of the catalogs that `run bundle` creates.
@@ -56,17 +60,23 @@ pub(super) fn source(
     })
 }
 
+/// Returns the image of a CatalogSource.
+pub(super) fn image(source: &CatalogSource) -> Option<&str> {
+    let image = source.spec.image.as_deref();
+    image.filter(|image| !image.is_empty())
+}
+
 /// Returns the annotations of a CatalogSource by which other controllers would set its image again.
-pub(super) fn templates(source: &Value) -> impl Iterator<Item = &'static str> {
+pub(super) fn templates(source: &CatalogSource) -> impl Iterator<Item = &'static str> {
     let all = [labels::CATALOG_IMAGE_TEMPLATE, image_template::ANNOTATION];
     all.into_iter()
-        .filter(|key| get_path(source, &["metadata", "annotations", key]).is_some())
+        .filter(|key| source.annotations().contains_key(*key))
 }
 
 /// Returns a merge patch that lets another pod serve a CatalogSource. It applies only to the observed version of the
 /// object.
 pub(super) fn with_address(
-    source: &Value,
+    source: &CatalogSource,
     address: &str,
     pod: &str,
     annotations: &BTreeMap<String, String>,
@@ -78,19 +88,14 @@ pub(super) fn with_address(
         .collect();
     annotations.insert(REGISTRY_POD, Some(pod));
     annotations.extend(templates(source).map(|key| (key, None)));
-    let existing = get_path(source, &["spec", "secrets"]).and_then(Value::as_array);
-    let mut secrets: Vec<&str> = existing
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    secrets.retain(|name| !name.is_empty());
-    secrets
-        .extend(secret.filter(|name| !existing.into_iter().flatten().any(|value| value == name)));
+    let existing = source.spec.secrets.iter().map(String::as_str);
+    let mut secrets: Vec<&str> = existing.filter(|name| !name.is_empty()).collect();
+    if let Some(secret) = secret.filter(|name| !secrets.contains(name)) {
+        secrets.push(secret);
+    }
     json!({
         "metadata": {
-            "uid": get_path(source, &["metadata", "uid"]), "resourceVersion": get_path(source, &["metadata", "resourceVersion"]),
-            "annotations": annotations,
+            "uid": source.metadata.uid, "resourceVersion": source.metadata.resource_version, "annotations": annotations,
         },
         // Both fields concern an image, and would look as if they had an effect.
         "spec": {
@@ -103,55 +108,38 @@ pub(super) fn with_address(
 /// Returns the warning about a catalog of another tool that a pod serves from now on, because the catalog no longer follows
 /// its image. `all` are the Subscriptions that may be read.
 pub(super) fn warn_image_frozen(
-    source: &Value,
+    source: &CatalogSource,
     namespace: &str,
-    subscription: &Value,
-    all: &[Value],
+    subscription: &Subscription,
+    all: &[Subscription],
 ) -> Option<String> {
-    let image = text(source, &["spec", "image"]).filter(|image| !image.is_empty())?;
-    let name = text(source, &["metadata", "name"]).unwrap_or_default();
-    let source_namespace = text(source, &["metadata", "namespace"]).unwrap_or(namespace);
-    let key = |object: &Value| {
-        let field = |key| {
-            text(object, &["metadata", key])
-                .unwrap_or_default()
-                .to_owned()
-        };
-        (field("namespace"), field("name"))
-    };
-    let own = key(subscription);
-    let is_other = |other: &&Value| {
-        text(other, &["spec", "source"]) == Some(name)
-            && text(other, &["spec", "sourceNamespace"]) == Some(source_namespace)
-            && key(other) != own
-    };
-    let others: Vec<String> = all
-        .iter()
-        .filter(is_other)
-        .map(|other| {
-            let (namespace, name) = key(other);
-            format!("{namespace}/{name}")
-        })
-        .collect();
+    let (image, name) = (image(source)?, source.name_any());
+    let source_namespace = source.metadata.namespace.as_deref().unwrap_or(namespace);
+    let key = |object: &Subscription| (object.namespace(), object.name_any());
+    let mut others = all.iter().filter(|other| {
+        other.spec.source == name
+            && other.spec.source_namespace == source_namespace
+            && key(other) != key(subscription)
+    });
     let mut concerns = Vec::new();
     if source_namespace != namespace {
         concerns.push("it is in another namespace and may be shared".to_owned());
     }
-    if let Some((first, more)) = others.split_first() {
-        let more = if more.is_empty() {
-            String::new()
-        } else {
-            format!(" and {} more", more.len())
+    if let Some(first) = others.next() {
+        let (namespace, name) = (first.namespace().unwrap_or_default(), first.name());
+        let more = match others.count() {
+            0 => String::new(),
+            count => format!(" and {count} more"),
         };
-        concerns.push(format!("it is also used by Subscription {first}{more}"));
+        concerns.push(format!(
+            "it is also used by Subscription {namespace}/{name}{more}"
+        ));
     }
     if concerns.is_empty() {
         return None;
     }
-    let strategy = get_path(source, &["spec", "updateStrategy"]);
-    let strategy = strategy
-        .filter(|value| !value.is_null())
-        .map_or("", |_| " (its updateStrategy is removed)");
+    let strategy = source.spec.update_strategy.as_ref();
+    let strategy = strategy.map_or("", |_| " (its updateStrategy is removed)");
     Some(format!(
         "CatalogSource {name} in namespace {source_namespace} now has the current content of {image} with this bundle and \
          no longer follows the image{strategy}: {}; create a separate CatalogSource for this Subscription to leave the \
@@ -184,67 +172,32 @@ pub(super) fn subscription(namespace: &str, package: &str, channel: &str, csv: &
     })
 }
 
-/// Returns the properties of an OperatorGroup that decide about its use.
-pub(super) fn group(object: &Value) -> OperatorGroupInfo {
-    let spec = |key| get_path(object, &["spec", key]);
-    let targets = spec("targetNamespaces")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
-    let selector = spec("selector").and_then(Value::as_object);
-    OperatorGroupInfo {
-        name: text(object, &["metadata", "name"])
-            .unwrap_or_default()
-            .to_owned(),
-        targets: targets
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect(),
-        is_selecting: selector.is_some_and(|selector| !selector.is_empty()),
-    }
-}
-
-/// Returns the annotations of an object.
-pub(super) fn annotations(object: &Value) -> BTreeMap<String, String> {
-    let all = get_path(object, &["metadata", "annotations"]).and_then(Value::as_object);
-    let texts = all.into_iter().flatten();
-    texts
-        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
-        .collect()
-}
-
 /// Reports whether the history of a CatalogSource has changed since it was read, or whether the object was replaced.
 /// Without a recorded history, the image is the history. A client that sets an image later wants that image to be served.
-pub(super) fn is_history_changed(read: &Value, current: &Value) -> bool {
-    let recorded = |source| {
-        let mut all = annotations(source);
-        let image = text(source, &["spec", "image"]).filter(|image| !image.is_empty());
-        let written = [INDEX_IMAGE, INJECTED_BUNDLES].map(|key| all.remove(key));
-        (written, image.map(str::to_owned))
+pub(super) fn is_history_changed(read: &CatalogSource, current: &CatalogSource) -> bool {
+    let recorded = |source: &CatalogSource| {
+        let written =
+            [INDEX_IMAGE, INJECTED_BUNDLES].map(|key| source.annotations().get(key).cloned());
+        (source.uid(), written, image(source).map(str::to_owned))
     };
-    text(read, &["metadata", "uid"]) != text(current, &["metadata", "uid"])
-        || recorded(read) != recorded(current)
+    recorded(read) != recorded(current)
 }
 
 /// Reports whether `run bundle` of rukpak or operator-sdk created a CatalogSource for a package.
-pub(super) fn is_made_for(source: &Value, package: &str) -> bool {
-    text(source, &["metadata", "name"]) == Some(source_name(package).as_str())
-        && text(source, &["spec", "publisher"]) == Some(PUBLISHER)
+pub(super) fn is_made_for(source: &CatalogSource, package: &str) -> bool {
+    source.name_any() == source_name(package) && source.spec.publisher.as_deref() == Some(PUBLISHER)
 }
 
 /// Returns the CRDs that a ClusterServiceVersion owns, without those that it only requires.
-pub(super) fn owned_crds(csv: &Value) -> BTreeSet<String> {
-    let owned =
-        get_path(csv, &["spec", "customresourcedefinitions", "owned"]).and_then(Value::as_array);
-    let names = owned
-        .into_iter()
-        .flatten()
-        .filter_map(|crd| text(crd, &["name"]));
-    names.map(str::to_owned).collect()
+pub(super) fn owned_crds(csv: &ClusterServiceVersion) -> impl Iterator<Item = &str> {
+    let names = csv.spec.crds.owned.iter().map(|crd| crd.name.as_str());
+    names.filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
+    use manifests::api::olm::OperatorGroup;
+
     use super::*;
 
     // parity: sdk-5
@@ -258,6 +211,7 @@ mod tests {
         let source = source("tides", "tide", None, SecurityContext::Legacy);
         assert_eq!(source["metadata"]["name"], "tide-catalog");
         assert_eq!(source["spec"]["secrets"], json!([]));
+        let source: CatalogSource = object!(source);
         assert!(is_made_for(&source, "tide") && !is_made_for(&source, "other"));
     }
 
@@ -265,12 +219,12 @@ mod tests {
     #[test]
     fn a_catalog_keeps_its_secrets_and_loses_its_image() {
         for (secrets, added, expected) in [
-            (json!(null), None, json!([])),
+            (json!([]), None, json!([])),
             (json!([""]), Some("pull"), json!(["pull"])),
             (json!(["a"]), Some("pull"), json!(["a", "pull"])),
             (json!(["pull", "a"]), Some("pull"), json!(["pull", "a"])),
         ] {
-            let source = json!({
+            let source = object!({
                 "metadata": {"uid": "1", "resourceVersion": "7"}, "spec": {"image": "x", "secrets": secrets},
             });
             let annotations = BTreeMap::from([("k".to_owned(), "v".to_owned())]);
@@ -291,10 +245,12 @@ mod tests {
     // parity: sdk-36
     #[test]
     fn freezing_a_shared_catalog_causes_a_warning() {
-        let source = |namespace: &str, spec: Value| json!({"metadata": {"name": "index", "namespace": namespace}, "spec": spec});
-        let subscription = |namespace: &str, name: &str, source: &str| {
+        let source = |namespace: &str, spec: Value| -> CatalogSource {
+            object!({"metadata": {"name": "index", "namespace": namespace}, "spec": spec})
+        };
+        let subscription = |namespace: &str, name: &str, source: &str| -> Subscription {
             let spec = json!({"source": source, "sourceNamespace": "tides"});
-            json!({"metadata": {"namespace": namespace, "name": name}, "spec": spec})
+            object!({"metadata": {"namespace": namespace, "name": name}, "spec": spec})
         };
         let own = subscription("tides", "tide", "index");
         let image = json!({"image": "a.io/index:1"});
@@ -318,7 +274,7 @@ mod tests {
                                                                tides/reef; "];
         ] {
             let warning = warn_image_frozen(&source, "tides", &own, &all);
-            assert_eq!(warning.is_some(), !expected.is_empty(), "{source}");
+            assert_eq!(warning.is_some(), !expected.is_empty(), "{source:?}");
             let warning = warning.unwrap_or_default();
             assert!(
                 expected.iter().all(|part| warning.contains(part)),
@@ -339,7 +295,7 @@ mod tests {
             json!({"other": "x"}) => json!({REGISTRY_POD: "pod"});
             json!({own_key: image, olm_key: image}) => json!({own_key: null, olm_key: null, REGISTRY_POD: "pod"});
         ] {
-            let source = json!({"metadata": {"annotations": given}});
+            let source = object!({"metadata": {"annotations": given}, "spec": {}});
             let patch = with_address(&source, "10.0.0.1:50051", "pod", &BTreeMap::new(), None);
             assert_eq!(patch["metadata"]["annotations"], expected);
         }
@@ -347,63 +303,56 @@ mod tests {
 
     #[test]
     fn concurrent_history_changes_are_detected() {
-        let source = |uid: &str, version: &str, annotations: Value| json!({"metadata": {"uid": uid, "resourceVersion": version, "annotations": annotations}});
-        let one = json!({INDEX_IMAGE: "a", INJECTED_BUNDLES: "[1]"});
-        let read = source("1", "7", one.clone());
-        let mut more = one.clone();
-        more["other"] = "x".into();
-        for (now, expected) in ::tests::rows![
-            read.clone() => false;
-            // OLM updates the status frequently.
-            source("1", "8", one.clone()) => false;
-            source("1", "8", more) => false;
-            source("2", "8", one.clone()) => true;
-            source("1", "8", json!({})) => true;
-            source("1", "8", json!({INDEX_IMAGE: "a", INJECTED_BUNDLES: "[1,2]"})) => true;
-            source("1", "8", json!({INDEX_IMAGE: "b", INJECTED_BUNDLES: "[1]"})) => true;
-        ] {
-            assert_eq!(is_history_changed(&read, &now), expected, "{now}");
-        }
-        let of = |image: Value, annotations: Value| {
-            let mut source = source("1", "7", annotations);
-            source["spec"] = json!({"image": image, "displayName": "x"});
-            source
+        let source = |version: &str, image: Value, annotations: &Value| -> CatalogSource {
+            let metadata =
+                json!({"uid": "1", "resourceVersion": version, "annotations": annotations});
+            object!({"metadata": metadata, "spec": {"image": image, "displayName": version}})
         };
-        let (none, index) = (json!({}), json!("a.io/index:1"));
+        let recorded = |bundles: &str| json!({INDEX_IMAGE: "a", INJECTED_BUNDLES: bundles});
+        let (none, one) = (json!({}), recorded("[1]"));
+        let more = json!({INDEX_IMAGE: "a", INJECTED_BUNDLES: "[1]", "other": "x"});
+        let other = json!({INDEX_IMAGE: "b", INJECTED_BUNDLES: "[1]"});
+        let (empty, index) = (json!(null), json!("a.io/index:1"));
         for (read, now, expected) in ::tests::rows![
-            of(index.clone(), none.clone()), of(index.clone(), none.clone()) => false;
-            of(json!(null), none.clone()), of(json!(""), none.clone()) => false;
-            of(index.clone(), none.clone()), of(json!("a.io/index:2"), none.clone()) => true;
-            of(index.clone(), none.clone()), of(json!(null), none) => true;
-            of(json!(null), one.clone()), of(index, one) => true;
+            // OLM updates the status frequently.
+            source("7", empty.clone(), &one), source("8", empty.clone(), &one) => false;
+            source("7", empty.clone(), &one), source("8", empty.clone(), &more) => false;
+            source("7", empty.clone(), &one), source("8", empty.clone(), &none) => true;
+            source("7", empty.clone(), &one), source("8", empty.clone(), &recorded("[1,2]")) => true;
+            source("7", empty.clone(), &one), source("8", empty.clone(), &other) => true;
+            source("7", index.clone(), &none), source("8", index.clone(), &none) => false;
+            source("7", empty.clone(), &none), source("8", json!(""), &none) => false;
+            source("7", index.clone(), &none), source("8", json!("a.io/index:2"), &none) => true;
+            source("7", index.clone(), &none), source("8", empty.clone(), &none) => true;
+            source("7", empty, &one), source("8", index, &one) => true;
         ] {
-            assert_eq!(is_history_changed(&read, &now), expected, "{read} {now}");
+            let is_changed = is_history_changed(&read, &now);
+            assert_eq!(is_changed, expected, "{read:?} {now:?}");
+            let replaced = ::tests::with!(now => metadata.uid: Some("2".to_owned()));
+            assert!(is_history_changed(&read, &replaced));
         }
     }
 
     // parity: sdk-34
     #[test]
     fn only_owned_crds_are_found() {
-        let csv = json!({"spec": {"customresourcedefinitions": {
+        let csv = object!({"spec": {"customresourcedefinitions": {
             "owned": [{"name": "b"}, {"name": "a"}, {}], "required": [{"name": "c"}],
         }}});
-        ::tests::assert_rows! {
-            owned_crds(&csv) => BTreeSet::from(["a", "b"].map(str::to_owned));
-            owned_crds(&json!({})) => BTreeSet::new();
-        }
+        assert!(owned_crds(&csv).eq(["b", "a"]));
     }
 
     // parity: sdk-4
     #[test]
     fn operator_groups_round_trip() {
-        let expected = OperatorGroupInfo {
-            name: operator_group::NAME.to_owned(),
-            targets: BTreeSet::from(["a".to_owned()]),
-            is_selecting: false,
-        };
-        let written = operator_group("tides", &expected.targets);
-        assert_eq!(group(&written), expected);
+        let targets = BTreeSet::from(["a".to_owned()]);
+        let group: OperatorGroup = object!(operator_group("tides", &targets));
+        assert_eq!(group.name(), operator_group::NAME);
+        assert_eq!(group.spec.target_namespaces, targets);
+        assert!(!group.is_selecting());
         assert_eq!(operator_group("tides", &BTreeSet::new())["spec"], json!({}));
-        assert!(group(&json!({"spec": {"selector": {"matchLabels": {"a": "b"}}}})).is_selecting);
+        let selector = json!({"matchLabels": {"a": "b"}});
+        let group: OperatorGroup = object!({"spec": {"selector": selector}});
+        assert!(group.is_selecting());
     }
 }

@@ -2,20 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use manifests::api::olm::OperatorGroup;
+
 use crate::args::install_mode::{InstallMode, Kind};
 
 /// Name of the OperatorGroup that is created in a namespace without one.
 pub(super) const NAME: &str = "operator-sdk-og";
-
-/// OperatorGroup that exists.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct OperatorGroupInfo {
-    pub(super) name: String,
-    /// Target namespaces; empty means all namespaces.
-    pub(super) targets: BTreeSet<String>,
-    /// Whether a label selector selects the namespaces, so that they are unknown in advance.
-    pub(super) is_selecting: bool,
-}
 
 /// Decision about the OperatorGroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,12 +55,12 @@ pub(super) struct GroupRequest<'a> {
 /// Decides about the OperatorGroup, given the existing ones of the namespace.
 pub(super) fn decide(
     request: GroupRequest<'_>,
-    existing: &[OperatorGroupInfo],
+    existing: &[OperatorGroup],
 ) -> Result<GroupDecision, Error> {
     if existing.len() > 1 {
         let mut names: Vec<String> = existing
             .iter()
-            .map(|group| format!("{:?}", group.name))
+            .map(|group| format!("{:?}", group.name()))
             .collect();
         names.sort();
         return Err(Error::Several {
@@ -88,14 +80,16 @@ pub(super) fn decide(
     let targets = targets(request, supports);
     match (existing.first(), request.mode) {
         (None, _) => Ok(GroupDecision::Create(targets?)),
-        (Some(group), Some(mode)) if group.is_selecting || group.targets != targets? => {
+        (Some(group), Some(mode))
+            if group.is_selecting() || group.spec.target_namespaces != targets? =>
+        {
             Err(Error::Incompatible {
-                name: group.name.clone(),
+                name: group.name().to_owned(),
                 mode: mode.kind.name(),
                 targets: describe_targets(group),
             })
         }
-        (Some(group), _) => Ok(GroupDecision::Use(group.name.clone())),
+        (Some(group), _) => Ok(GroupDecision::Use(group.name().to_owned())),
     }
 }
 
@@ -122,31 +116,34 @@ fn targets(
     }
 }
 
-fn describe_targets(group: &OperatorGroupInfo) -> String {
-    if group.is_selecting {
+fn describe_targets(group: &OperatorGroup) -> String {
+    let targets: Vec<&str> = group
+        .spec
+        .target_namespaces
+        .iter()
+        .map(String::as_str)
+        .collect();
+    if group.is_selecting() {
         "a selector".to_owned()
-    } else if group.targets.is_empty() {
+    } else if targets.is_empty() {
         "all namespaces".to_owned()
     } else {
-        let targets: Vec<&str> = group.targets.iter().map(String::as_str).collect();
         format!("the target namespaces {}", targets.join(", "))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn set(names: &[&str]) -> BTreeSet<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    fn group(name: &str, targets: &[&str]) -> OperatorGroupInfo {
-        OperatorGroupInfo {
-            name: name.to_owned(),
-            targets: set(targets),
-            is_selecting: false,
-        }
+    fn group(name: &str, targets: &[&str]) -> OperatorGroup {
+        object!({"metadata": {"name": name}, "spec": {"targetNamespaces": targets}})
     }
 
     // parity: sdk-4
@@ -161,6 +158,9 @@ mod tests {
         let every = [all, own, single, multi];
         let create = |names: &[&str]| Ok(GroupDecision::Create(set(names)));
         let used = |name: &str| Ok(GroupDecision::Use(name.to_owned()));
+        let selector = json!({"matchLabels": {"a": "b"}});
+        let selecting: OperatorGroup =
+            object!({"metadata": {"name": "g"}, "spec": {"selector": selector}});
         for (supported, mode, existing, expected) in ::tests::rows![
             // The namespace has no OperatorGroup.
             &every[..], None, vec![] => create(&[]);
@@ -185,9 +185,9 @@ mod tests {
             &every, Some("SingleNamespace=a"), vec![group("g", &[])] => Err(
                 "existing operatorgroup \"g\" is not compatible with install mode \"SingleNamespace\": it has all namespaces*",
             );
-            &every, Some(all), vec![OperatorGroupInfo { is_selecting: true, ..group("g", &[]) }]
+            &every, Some(all), vec![selecting.clone()]
                 => Err("existing operatorgroup \"g\" is not compatible with install mode \"AllNamespaces\": it has a selector*");
-            &every, None, vec![OperatorGroupInfo { is_selecting: true, ..group("g", &[]) }] => used("g");
+            &every, None, vec![selecting] => used("g");
             // The namespace has two OperatorGroups.
             &every, None, vec![group("b", &[]), group("a", &[])]
                 => Err("more than one operator group in namespace tides: [\"a\" \"b\"]; *");

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, bail};
-use catalog::compose::history::History;
+use catalog::compose::history::{History, REGISTRY_POD};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{ConfigMap, Pod},
@@ -15,14 +15,13 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource, ResourceExt as _,
-    api::{DeleteParams, ListParams, PostParams},
+    api::{DeleteParams, ListParams, PostParams, Preconditions},
 };
-use manifests::object::text;
+use manifests::api::catalog_source::CatalogSource;
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
 
 use super::{
-    api::{Kind, Olm, changes, wait_for},
+    api::{Olm, changes, wait_for},
     config_map_parts::Parts,
     objects,
     registry_pod::{OWNER, PORT, PodRequest},
@@ -101,12 +100,12 @@ pub(super) async fn serve(
 pub(super) async fn update_source(
     task: &RunContext<'_>,
     namespace: &str,
-    read: &Value,
+    read: &CatalogSource,
     served: &RegistryEndpoint,
     history: &History,
     secret: Option<&str>,
 ) -> anyhow::Result<()> {
-    let name = text(read, &["metadata", "name"]).unwrap_or_default();
+    let name = read.name_any();
     if let Some(key) = objects::templates(read).next() {
         message::warning(&format!(
             "annotation {key} of CatalogSource {name} is removed because a pod now serves the catalog"
@@ -120,24 +119,23 @@ pub(super) async fn update_source(
 async fn patch_source(
     cluster: &Cluster,
     namespace: &str,
-    read: &Value,
+    read: &CatalogSource,
     served: &RegistryEndpoint,
     history: &History,
     secret: Option<&str>,
 ) -> anyhow::Result<()> {
-    let (olm, kind) = (Olm(cluster), Kind::CatalogSource);
-    let name = text(read, &["metadata", "name"]).unwrap_or_default();
+    let (olm, name) = (Olm(cluster), read.name_any());
     let (address, annotations) = (&served.address, history.to_annotations());
     let mut current = read.clone();
     for _ in 0..MAX_ATTEMPTS {
         let patch = objects::with_address(&current, address, &served.pod, &annotations, secret);
-        let changed = olm.change_unchanged(kind, namespace, name, &patch).await?;
-        if changed.is_some() {
+        let changed = olm.change::<CatalogSource>(namespace, &name, &patch);
+        if changed.await? {
             return Ok(());
         }
-        let found = olm.find(kind, namespace, name).await?;
+        let found = olm.find::<CatalogSource>(namespace, &name).await?;
         current =
-            found.ok_or_else(|| anyhow!("{} {name} was deleted by another client", kind.name()))?;
+            found.ok_or_else(|| anyhow!("CatalogSource {name} was deleted by another client"))?;
         if objects::is_history_changed(read, &current) {
             bail!(
                 "the bundles or the image of CatalogSource {name} were changed by another client and are kept; check which \
@@ -205,46 +203,42 @@ where
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     };
+    let failed = |error: kube::Error| {
+        let remedy = remedy(&error, security);
+        let doing = format!("failed to create {kind} {name}");
+        let error = task.cluster.explain(doing, error);
+        match remedy {
+            Some(remedy) => anyhow!("{error:#}; {remedy}"),
+            None => error,
+        }
+    };
     let created = wait_for([changes(api.clone(), &name)], task.deadline, async || {
-        let error = match api.create(&params, object).await {
+        match api.create(&params, object).await {
             Ok(_) => return Ok(Some(())),
-            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
-                let found = api.get_opt(&name).await;
-                match found.map(|existing| {
-                    existing.map(|existing| (is_usable(&existing), existing.uid(), existing))
-                }) {
-                    Ok(Some((true, ..))) => return Ok(Some(())),
-                    Ok(Some((false, uid, existing)))
-                        if existing.meta().deletion_timestamp.is_none() =>
-                    {
-                        let params = DeleteParams {
-                            preconditions: uid.map(|uid| kube::api::Preconditions {
-                                uid: Some(uid),
-                                resource_version: None,
-                            }),
-                            ..DeleteParams::default()
-                        };
-                        let deleted = api.delete(&name, &params).await;
-                        deleted.err().filter(|error| !Cluster::is_absent(error))
-                    }
-                    Ok(_) => None,
-                    Err(error) => Some(error),
-                }
-            }
-            Err(error) => Some(error),
+            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let Some(existing) = api.get_opt(&name).await.map_err(failed)? else {
+            return Ok(None);
         };
-        match error {
-            None => Ok(None),
-            Some(error) => {
-                let remedy = remedy(&error, security);
-                let doing = format!("failed to create {kind} {name}");
-                let error = task.cluster.explain(doing, error);
-                Err(match remedy {
-                    Some(remedy) => anyhow!("{error:#}; {remedy}"),
-                    None => error,
-                })
+        if is_usable(&existing) {
+            return Ok(Some(()));
+        }
+        if existing.meta().deletion_timestamp.is_none() {
+            let params = DeleteParams {
+                preconditions: Some(Preconditions {
+                    uid: existing.uid(),
+                    resource_version: None,
+                }),
+                ..DeleteParams::default()
+            };
+            if let Err(error) = api.delete(&name, &params).await
+                && !Cluster::is_absent(&error)
+            {
+                return Err(failed(error));
             }
         }
+        Ok(None)
     });
     let created = created.await?;
     created.ok_or_else(|| {
@@ -266,14 +260,16 @@ fn remedy(error: &kube::Error, security: Option<SecurityContext>) -> Option<&'st
 }
 
 /// Removes the registries of earlier catalogs of a CatalogSource. Missing objects are ignored, and a failed removal does no
-/// harm. `former` is the pod that the CatalogSource names.
+/// harm.
 pub(super) async fn remove_old(
     task: &RunContext<'_>,
     namespace: &str,
+    source: &CatalogSource,
     owner: &OwnerReference,
-    former: Option<&str>,
     served: &RegistryEndpoint,
 ) {
+    // The pod of the previous catalog, as operator-sdk records it.
+    let former = source.annotations().get(REGISTRY_POD).map(String::as_str);
     let removal = remove_old_objects(task.cluster, namespace, owner, former, served);
     if task.deadline.within(removal).await.is_none() {
         message::warning(

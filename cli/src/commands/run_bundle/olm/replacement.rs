@@ -5,19 +5,14 @@
 //! A version that never becomes healthy repeats the same phases: Installing for five minutes, Failed for a
 //! moment, Pending. Its phase alone is thus not conclusive. Its conditions are, of which OLM keeps the last twenty.
 
-use manifests::object::get_path;
-use serde_json::Value;
+use kube::ResourceExt as _;
+use manifests::api::olm::{ClusterServiceVersion, OlmCondition, OperatorGroup, Subscription};
 
-use super::{
-    api::{Kind, Olm},
-    progress::{describe, field},
-};
+use super::api::Olm;
 use crate::commands::run_bundle::command;
 
 /// Maximum length of a chain of versions that wait for one another.
 const MAX_CHAIN: usize = 50;
-/// Value of `upgradeStrategy` of an OperatorGroup that allows upgrades from failed versions.
-pub(super) const FORWARD: &str = "TechPreviewUnsafeFailForward";
 /// Reasons of a transient failure: OLM retries by itself when its cause is resolved.
 const TRANSIENT: [&str; 2] = ["ComponentUnhealthy", "RequirementsNotMet"];
 /// Reasons for which OLM does not check whether upgrades fail forward.
@@ -32,25 +27,13 @@ const BLOCKING: [&str; 7] = [
 ];
 
 /// ClusterServiceVersion that is to be replaced, but cannot be replaced yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct ReplacedCsv {
-    name: String,
-    phase: String,
-    /// Reason and message that OLM reports for it.
-    message: String,
-    has_failed: bool,
-    strategy: UpgradeStrategy,
-}
-
-/// Effect of its failure on the upgrade.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum UpgradeStrategy {
-    /// OLM upgrades from the failed version.
-    FailForward,
-    /// OLM would upgrade from it if this OperatorGroup requested it.
-    NeedsStrategy(String),
-    /// OLM does not upgrade from it, regardless of the OperatorGroup.
-    Blocked,
+    csv: ClusterServiceVersion,
+    /// Whether OLM upgrades from it if it fails.
+    fails_forward: bool,
+    /// OperatorGroup that could request that; `None` if it does so already, or if OLM does not check it.
+    group: Option<String>,
 }
 
 /// Returns the version that blocks the upgrade to a target, given the target's ClusterServiceVersion, if any, and its
@@ -58,13 +41,10 @@ enum UpgradeStrategy {
 pub(super) async fn replaced_csv(
     olm: Olm<'_>,
     namespace: &str,
-    (target_name, target): (&str, Option<&Value>),
-    subscription: &Value,
+    (target_name, target): (&str, Option<&ClusterServiceVersion>),
+    subscription: &Subscription,
 ) -> anyhow::Result<Option<ReplacedCsv>> {
-    let find = async |name: &str| match name {
-        "" => Ok(None),
-        name => olm.find(Kind::ClusterServiceVersion, namespace, name).await,
-    };
+    let find = async |name: &str| olm.find::<ClusterServiceVersion>(namespace, name).await;
     let [first, fallback] = replaced(target, subscription);
     // OLM may have created the target since the Subscription was read.
     let mut next = if first == target_name {
@@ -80,19 +60,19 @@ pub(super) async fn replaced_csv(
         let Some(csv) = next.filter(is_blocking) else {
             break;
         };
-        let is_last = has_failed(&csv);
-        let csv = found.insert(csv);
-        if is_last {
-            break;
-        }
         // A version that has not started waits for its predecessor.
-        next = find(field(csv, &["spec", "replaces"])).await?;
+        next = if has_failed(&csv) {
+            None
+        } else {
+            find(csv.spec.replaces.as_str()).await?
+        };
+        found = Some(csv);
     }
     let Some(csv) = found else {
         return Ok(None);
     };
-    let groups = olm.list(Kind::OperatorGroup, namespace).await?;
-    Ok(Some(ReplacedCsv::from_csv(&csv, &groups)))
+    let groups: Vec<OperatorGroup> = olm.list(namespace).await?;
+    Ok(Some(ReplacedCsv::new(csv, &groups)))
 }
 
 /// Returns the names of the ClusterServiceVersion that is replaced next: the first existing one is used, and an empty name
@@ -100,135 +80,119 @@ pub(super) async fn replaced_csv(
 ///
 /// OLM creates a ClusterServiceVersion first, and sets `installedCSV` of the Subscription at its next sync. Until then,
 /// only `currentCSV` names the ClusterServiceVersion.
-fn replaced<'a>(target: Option<&'a Value>, subscription: &'a Value) -> [&'a str; 2] {
+fn replaced<'a>(
+    target: Option<&'a ClusterServiceVersion>,
+    subscription: &'a Subscription,
+) -> [&'a str; 2] {
+    let status = &subscription.status;
     match target {
-        None => ["currentCSV", "installedCSV"].map(|key| field(subscription, &["status", key])),
-        Some(csv) if matches!(phase(csv), "" | "Pending") => {
-            [field(csv, &["spec", "replaces"]), ""]
+        None => [status.current_csv.as_str(), status.installed_csv.as_str()],
+        Some(csv) if matches!(csv.status.latest.phase.as_str(), "" | "Pending") => {
+            [csv.spec.replaces.as_str(), ""]
         }
         Some(_) => ["", ""],
     }
 }
 
 /// Reports whether OLM does not upgrade past a version.
-fn is_blocking(csv: &Value) -> bool {
-    !matches!(phase(csv), "Succeeded" | "Replacing" | "Deleting")
+fn is_blocking(csv: &ClusterServiceVersion) -> bool {
+    let phase = csv.status.latest.phase.as_str();
+    !matches!(phase, "Succeeded" | "Replacing" | "Deleting")
 }
 
 /// Reports whether a version has failed, even if OLM is installing it again.
-fn has_failed(csv: &Value) -> bool {
-    let is_failure = |condition: &Value| {
-        field(condition, &["phase"]) == "Failed"
-            && !TRANSIENT.contains(&field(condition, &["reason"]))
+fn has_failed(csv: &ClusterServiceVersion) -> bool {
+    let is_failure = |condition: &OlmCondition| {
+        condition.phase == "Failed" && !TRANSIENT.contains(&condition.reason.as_str())
     };
-    if get_path(csv, &["status"]).is_some_and(is_failure) {
-        return true;
-    }
-    let all = get_path(csv, &["status", "conditions"]).and_then(Value::as_array);
-    let all = all.map_or(&[][..], Vec::as_slice);
-    let has_succeeded = |condition: &Value| field(condition, &["phase"]) == "Succeeded";
+    let all = &csv.status.conditions;
+    let has_succeeded = |condition: &OlmCondition| condition.phase == "Succeeded";
     let since = all.iter().rposition(has_succeeded).unwrap_or(0);
+    let recent = all.iter().skip(since);
+    let mut pairs = recent.clone().zip(recent.skip(1));
     // A fixed version is installed again for another reason.
-    all.iter()
-        .skip(since)
-        .zip(all.iter().skip(since + 1))
-        .any(|(before, after)| is_failure(before) && field(after, &["reason"]) == "NeedsReinstall")
+    is_failure(&csv.status.latest)
+        || pairs.any(|(before, after)| is_failure(before) && after.reason == "NeedsReinstall")
 }
 
-// === impl ReplacedCsv ===
-
 impl ReplacedCsv {
-    fn from_csv(csv: &Value, groups: &[Value]) -> Self {
-        let status = get_path(csv, &["status"]).unwrap_or(&Value::Null);
+    pub(super) fn new(csv: ClusterServiceVersion, groups: &[OperatorGroup]) -> Self {
+        let group = match groups {
+            [group] if !BLOCKING.contains(&csv.status.latest.reason.as_str()) => Some(group),
+            _ => None,
+        };
+        let fails_forward = group.is_some_and(OperatorGroup::fails_forward);
+        let group = group.filter(|_| !fails_forward);
         Self {
-            name: field(csv, &["metadata", "name"]).to_owned(),
-            phase: phase(csv).to_owned(),
-            message: describe(status),
-            has_failed: has_failed(csv),
-            strategy: strategy(field(status, &["reason"]), groups),
+            csv,
+            fails_forward,
+            group: group.map(|group| group.name().to_owned()),
         }
     }
 
     /// Describes the state of the version, and why OLM does not replace it.
     pub(super) fn describe(&self) -> String {
-        let phase = if self.phase.is_empty() {
-            "no phase"
-        } else {
-            self.phase.as_str()
+        self.describe_as("is in phase")
+    }
+
+    fn describe_as(&self, state: &str) -> String {
+        let (name, latest) = (self.csv.name(), &self.csv.status.latest);
+        let phase = match latest.phase.as_str() {
+            "" => "no phase",
+            phase => phase,
         };
-        format!(
-            "{}, which is to be replaced, is in phase {phase}: {}; {}",
-            self.name,
-            self.message,
-            self.rule()
-        )
+        let rule = if self.fails_forward {
+            "OLM replaces only versions that succeeded or failed"
+        } else {
+            "OLM replaces only versions that succeeded"
+        };
+        let reason = latest.describe();
+        format!("{name}, which is to be replaced, {state} {phase}: {reason}; {rule}")
     }
 
     /// Reports whether the next version must not start before this one has succeeded.
     pub(super) fn is_first(&self) -> bool {
-        self.strategy != UpgradeStrategy::FailForward
+        !self.fails_forward
     }
 
     /// Returns why OLM will never continue, with a remedy; `None` if it may still continue.
-    pub(super) fn stall_reason(&self, subscription: &Value) -> Option<String> {
-        (self.has_failed && self.is_first()).then(|| {
+    pub(super) fn stall_reason(&self, subscription: &Subscription) -> Option<String> {
+        (has_failed(&self.csv) && self.is_first()).then(|| {
             format!(
-                "{}, which is to be replaced, has failed and is in phase {}: {}; {}; make sure that it becomes healthy, or \
-                 {}",
-                self.name,
-                self.phase,
-                self.message,
-                self.rule(),
+                "{}; make sure that it becomes healthy, or {}",
+                self.describe_as("has failed and is in phase"),
                 self.remedy(subscription)
             )
         })
     }
 
     /// Returns the remedy if the version never becomes healthy.
-    pub(super) fn remedy(&self, subscription: &Value) -> String {
-        let namespace = field(subscription, &["metadata", "namespace"]);
-        let cleanup = command(&format!(
-            "cleanup {} --namespace {namespace}",
-            field(subscription, &["spec", "name"])
-        ));
+    pub(super) fn remedy(&self, subscription: &Subscription) -> String {
         let reinstall = format!(
-            "remove it with {cleanup} and run the bundle with {}",
+            "remove it with {} and run the bundle with {}",
+            cleanup_command(subscription),
             command("run bundle IMAGE")
         );
-        let UpgradeStrategy::NeedsStrategy(group) = &self.strategy else {
+        let Some(group) = &self.group else {
             return reinstall;
         };
+        let namespace = subscription.namespace().unwrap_or_default();
         format!(
             "make OLM continue from the failed version: kubectl patch operatorgroups.operators.coreos.com {group} \
-             --namespace {namespace} --type merge --patch '{{\"spec\":{{\"upgradeStrategy\":\"{FORWARD}\"}}}}'; then run \
-             the same command again; or {reinstall}"
+             --namespace {namespace} --type merge --patch '{{\"spec\":{{\"upgradeStrategy\":\"{}\"}}}}'; then run the same \
+             command again; or {reinstall}",
+            OperatorGroup::FAIL_FORWARD
         )
     }
-
-    fn rule(&self) -> &'static str {
-        if self.strategy == UpgradeStrategy::FailForward {
-            "OLM replaces only versions that succeeded or failed"
-        } else {
-            "OLM replaces only versions that succeeded"
-        }
-    }
 }
 
-fn strategy(reason: &str, groups: &[Value]) -> UpgradeStrategy {
-    let [group] = groups else {
-        return UpgradeStrategy::Blocked;
-    };
-    if BLOCKING.contains(&reason) {
-        UpgradeStrategy::Blocked
-    } else if field(group, &["spec", "upgradeStrategy"]) == FORWARD {
-        UpgradeStrategy::FailForward
-    } else {
-        UpgradeStrategy::NeedsStrategy(field(group, &["metadata", "name"]).to_owned())
-    }
-}
-
-fn phase(csv: &Value) -> &str {
-    field(csv, &["status", "phase"])
+/// Returns the command that removes the package of a Subscription.
+pub(super) fn cleanup_command(subscription: &Subscription) -> String {
+    let namespace = subscription.namespace().unwrap_or_default();
+    command(&format!(
+        "cleanup {} --namespace {namespace}",
+        subscription.spec.name
+    ))
 }
 
 #[cfg(test)]

@@ -2,11 +2,14 @@
 
 use anyhow::{Context, bail};
 use catalog::compose::{self, CHANNEL, ChannelRef, ComposeMode, Index, history::History};
-use manifests::object::{get_path, text};
-use serde_json::Value;
+use kube::ResourceExt as _;
+use manifests::api::{
+    catalog_source::CatalogSource,
+    olm::{OperatorGroup, Subscription},
+};
 
 use super::{
-    api::{Kind, Olm},
+    api::Olm,
     check,
     config_map_parts::Parts,
     namespace, objects,
@@ -84,7 +87,7 @@ pub(in crate::commands::run_bundle) async fn bundle(
         source
     } else {
         let source = objects::source(namespace, &package, secret, security);
-        let created = olm.create(Kind::CatalogSource, source);
+        let created = olm.create::<CatalogSource>(source);
         let created = deadline.run_to_end("creating the CatalogSource", created);
         created.await.context("create catalog")?
     };
@@ -95,16 +98,12 @@ pub(in crate::commands::run_bundle) async fn bundle(
         .context("create catalog")?;
     registry::update_source(task, namespace, &source, &served, &history, secret).await?;
     message::note(&format!("Created CatalogSource: {}", owner.name));
-    let pod = text(
-        &source,
-        &["metadata", "annotations", compose::history::REGISTRY_POD],
-    );
-    registry::remove_old(task, namespace, &owner, pod, &served).await;
+    registry::remove_old(task, namespace, &source, &owner, &served).await;
     wait::wait_connected(task, namespace, &owner.name, &served.address).await?;
 
     if let GroupDecision::Create(targets) = decision {
         let object = objects::operator_group(namespace, &targets);
-        let created = olm.create(Kind::OperatorGroup, object);
+        let created = olm.create::<OperatorGroup>(object);
         let created = deadline.run_to_end("creating the OperatorGroup", created);
         created.await?;
         message::note(&format!("OperatorGroup {:?} created", operator_group::NAME));
@@ -159,7 +158,7 @@ async fn subscribe(
     csv: &str,
 ) -> anyhow::Result<String> {
     let object = objects::subscription(namespace, package, CHANNEL, csv);
-    let created = olm.create(Kind::Subscription, object).await;
+    let created = olm.create::<Subscription>(object).await;
     created.context("error creating subscription")?;
     let name = objects::subscription_name(csv);
     message::note(&format!("Created Subscription: {name}"));
@@ -171,9 +170,7 @@ async fn decide(
     olm: Olm<'_>,
     request: operator_group::GroupRequest<'_>,
 ) -> anyhow::Result<GroupDecision> {
-    let groups = olm.list(Kind::OperatorGroup, request.namespace).await?;
-    let groups: Vec<operator_group::OperatorGroupInfo> =
-        groups.iter().map(objects::group).collect();
+    let groups: Vec<OperatorGroup> = olm.list(request.namespace).await?;
     Ok(operator_group::decide(request, &groups)?)
 }
 
@@ -187,7 +184,7 @@ struct RunRequest<'a> {
 
 /// Objects that an earlier run of the same command created.
 struct ExistingObjects {
-    source: Option<Value>,
+    source: Option<CatalogSource>,
     subscription: Option<String>,
 }
 
@@ -199,11 +196,11 @@ async fn read_state(
     args: &RunBundleArgs,
 ) -> anyhow::Result<ExistingObjects> {
     let package = request.package;
-    let subscriptions = olm.list(Kind::Subscription, namespace).await?;
-    let is_own = |subscription: &&Value| text(subscription, &["spec", "name"]) == Some(package);
-    let subscription = subscriptions.iter().find(is_own);
+    let subscriptions: Vec<Subscription> = olm.list(namespace).await?;
+    let is_own = |subscription: &Subscription| subscription.spec.name == package;
+    let subscription = subscriptions.into_iter().find(is_own);
     let name = objects::source_name(package);
-    let source = olm.find(Kind::CatalogSource, namespace, &name).await?;
+    let source: Option<CatalogSource> = olm.find(namespace, &name).await?;
     if let Some(source) = &source {
         if !objects::is_made_for(source, package) {
             bail!(
@@ -211,20 +208,19 @@ async fn read_state(
                  another --namespace"
             );
         }
-        if get_path(source, &["metadata", "deletionTimestamp"]).is_some() {
+        if source.metadata.deletion_timestamp.is_some() {
             bail!("CatalogSource {name} is terminating; retry after it is deleted");
         }
     }
-    if let Some(conflict) = conflicting_object(request, subscription, source.as_ref())? {
+    if let Some(conflict) = conflicting_object(request, subscription.as_ref(), source.as_ref())? {
         bail!(
             "package {package:?} already has {conflict} in namespace {namespace}; upgrade it with {}, or remove it with {}",
             command(&format!("run bundle-upgrade {}", args.image)),
             command(&format!("cleanup {package}"))
         );
     }
-    let subscription =
-        subscription.and_then(|subscription| text(subscription, &["metadata", "name"]));
-    if let Some(name) = subscription {
+    let subscription = subscription.map(|subscription| subscription.name_any());
+    if let Some(name) = &subscription {
         message::note(&format!(
             "Subscription {name} already exists with this bundle"
         ));
@@ -235,8 +231,8 @@ async fn read_state(
         ));
     }
     Ok(ExistingObjects {
-        subscription: subscription.map(str::to_owned),
         source,
+        subscription,
     })
 }
 
@@ -244,20 +240,19 @@ async fn read_state(
 /// to another version, or to one that was upgraded since, or a CatalogSource with other bundles.
 fn conflicting_object(
     request: RunRequest<'_>,
-    subscription: Option<&Value>,
-    source: Option<&Value>,
+    subscription: Option<&Subscription>,
+    source: Option<&CatalogSource>,
 ) -> anyhow::Result<Option<String>> {
     let RunRequest { package, csv, .. } = request;
     if let Some(subscription) = subscription {
-        let field = |path: &[&str]| text(subscription, path).unwrap_or_default();
-        let name = field(&["metadata", "name"]);
+        let (name, spec) = (subscription.name(), &subscription.spec);
         let is_same = name == objects::subscription_name(csv)
-            && field(&["spec", "startingCSV"]) == csv
-            && field(&["spec", "source"]) == objects::source_name(package);
+            && spec.starting_csv == csv
+            && spec.source == objects::source_name(package);
         if !is_same {
             return Ok(Some(format!("Subscription {name}")));
         }
-        let installed = field(&["status", "installedCSV"]);
+        let installed = &subscription.status.installed_csv;
         if !installed.is_empty() && installed != csv {
             return Ok(Some(format!(
                 "Subscription {name} (installed: {installed})"
@@ -265,7 +260,7 @@ fn conflicting_object(
         }
     }
     if let Some(source) = source {
-        let recorded = History::read(&objects::annotations(source))?;
+        let recorded = History::read(source.annotations())?;
         if recorded != History::default() && recorded != *request.history {
             let name = objects::source_name(package);
             return Ok(Some(format!("CatalogSource {name} with other bundles")));
@@ -276,8 +271,6 @@ fn conflicting_object(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     // parity: sdk-4
@@ -313,17 +306,18 @@ mod tests {
             csv: "tide.v1",
             history: &first,
         };
-        let subscription = |csv: &str, installed: &str| {
-            Some(json!({
+        let subscription = |csv: &str, installed: &str| -> Option<Subscription> {
+            object!({
                 "metadata": {"name": objects::subscription_name(csv)},
                 "spec": {"name": "tide", "startingCSV": csv, "source": "tide-catalog"},
                 "status": {"installedCSV": installed},
-            }))
+            })
         };
-        let source = |history: &History| {
-            Some(json!({"metadata": {"annotations": history.to_annotations()}}))
+        let source = |history: &History| -> Option<CatalogSource> {
+            object!({"metadata": {"annotations": history.to_annotations()}, "spec": {}})
         };
-        let bare = Some(json!({"metadata": {"name": "tide-catalog"}}));
+        let bare: Option<CatalogSource> =
+            object!({"metadata": {"name": "tide-catalog"}, "spec": {}});
         let index = History {
             index: Some("a.io/index:1".to_owned()),
             ..first.clone()
@@ -349,8 +343,8 @@ mod tests {
                 conflicting_object(request, subscription.as_ref(), source.as_ref()).unwrap();
             assert_eq!(found.as_deref(), expected, "{subscription:?} {source:?}");
         }
-        let damaged =
-            json!({"metadata": {"annotations": {compose::history::INJECTED_BUNDLES: "[{"}}});
+        let annotations = serde_json::json!({compose::history::INJECTED_BUNDLES: "[{"});
+        let damaged = object!({"metadata": {"annotations": annotations}, "spec": {}});
         assert!(conflicting_object(request, None, Some(&damaged)).is_err());
     }
 }

@@ -5,20 +5,22 @@ use std::collections::BTreeSet;
 use anyhow::{Context, anyhow, bail};
 use catalog::compose::{
     self, Bundle, CHANNEL, ChannelRef, ComposeMode, ComposedCatalog,
-    history::{INJECTED_BUNDLES, InjectedBundle, REGISTRY_POD},
+    history::{INJECTED_BUNDLES, InjectedBundle},
 };
-use manifests::object::text;
-use serde_json::Value;
+use manifests::api::{
+    catalog_source::CatalogSource,
+    olm::{ClusterServiceVersion, InstallPlan, Subscription},
+};
 use unpacker::source::Image;
 
 use super::{
-    api::{Kind, Olm},
-    approval, check,
+    api::Olm,
+    check,
     history::{self, HistoryEntry, InstallState},
     namespace, objects, owner,
-    progress::{self, PriorFailures, StallCheck},
+    progress::{PriorFailures, StallCheck},
     registry, replacement, split_catalog,
-    unpack_failures::{self, UnpackFailures},
+    unpack_failures::UnpackFailures,
     wait, warn_ignored_flags,
 };
 use crate::{
@@ -57,7 +59,7 @@ pub(in crate::commands::run_bundle) async fn upgrade(
         let found = read_state(olm, namespace, (&package, &csv)).await?;
         Ok((is_openshift, found))
     };
-    let (is_openshift, found) = deadline.read_cluster(lookup).await?;
+    let (is_openshift, found) = Box::pin(deadline.read_cluster(lookup)).await?;
     let mut history = history::history(&found.source)
         .with_context(|| format!("CatalogSource {}", found.source_name))?;
     let injected = std::mem::take(&mut history.injected);
@@ -127,8 +129,7 @@ pub(in crate::commands::run_bundle) async fn upgrade(
         "Updated catalog source {} with address and annotations",
         owner.name
     ));
-    let pod = text(&found.source, &["metadata", "annotations", REGISTRY_POD]);
-    registry::remove_old(task, space, &owner, pod, &served).await;
+    registry::remove_old(task, space, &found.source, &owner, &served).await;
     wait::wait_connected(task, space, &owner.name, &served.address).await?;
     let target = wait::WaitTarget {
         namespace,
@@ -191,7 +192,7 @@ struct InstalledState {
     subscription: String,
     /// Channel of the Subscription; `None` means the default channel of the package.
     channel: Option<String>,
-    source: Value,
+    source: CatalogSource,
     source_name: String,
     source_namespace: String,
     /// Warning for other users of the CatalogSource.
@@ -249,94 +250,71 @@ async fn read_state(
     namespace: &str,
     (package, csv): (&str, &str),
 ) -> anyhow::Result<InstalledState> {
-    let subscriptions = olm.list(Kind::Subscription, namespace).await?;
+    let subscriptions: Vec<Subscription> = olm.list(namespace).await?;
     if subscriptions.is_empty() {
         bail!(
             "no existing operator found in the cluster to upgrade: no Subscription in namespace {namespace}; set \
              --namespace to the namespace of the operator"
         );
     }
-    let mut of_package = subscriptions
-        .iter()
-        .filter(|subscription| text(subscription, &["spec", "name"]) == Some(package));
-    let Some(subscription) = of_package.next() else {
+    let of_package = |subscription: &&Subscription| subscription.spec.name == package;
+    let Some(subscription) = subscriptions.iter().find(of_package) else {
         bail!("subscription for package {package:?} not found in namespace {namespace}");
     };
-    let spec = |key| text(subscription, &["spec", key]).filter(|value| !value.is_empty());
-    let name = text(subscription, &["metadata", "name"])
-        .unwrap_or_default()
-        .to_owned();
+    let (name, spec) = (subscription.name().to_owned(), subscription.spec.clone());
     message::note(&format!(
         "Found existing subscription with name {name} and namespace {namespace}"
     ));
-    let source_name = spec("source").unwrap_or_default().to_owned();
-    let source_namespace = spec("sourceNamespace").unwrap_or(namespace).to_owned();
-    let source = olm
-        .find(Kind::CatalogSource, &source_namespace, &source_name)
-        .await?;
+    let source_name = spec.source;
+    let source_namespace = match spec.source_namespace.as_str() {
+        "" => namespace.to_owned(),
+        _ => spec.source_namespace,
+    };
+    let source: Option<CatalogSource> = olm.find(&source_namespace, &source_name).await?;
     let Some(source) = source else {
         bail!(
             "error getting catalog source matching the existing subscription: CatalogSource {source_name} not found in \
              namespace {source_namespace}"
         );
     };
-    let image_frozen = if text(&source, &["spec", "image"]).is_some_and(|image| !image.is_empty()) {
-        let all = olm
-            .list_all_namespaces(Kind::Subscription, |subscription| subscription)
-            .await?;
+    let image_frozen = if objects::image(&source).is_some() {
+        let all = olm.list_all_namespaces::<Subscription>().await?;
         let all = all.as_ref().unwrap_or(&subscriptions);
         objects::warn_image_frozen(&source, namespace, subscription, all)
     } else {
         None
     };
-    let plans = olm.list(Kind::InstallPlan, namespace).await?;
-    let named = progress::plan_of(subscription);
-    let plan = plans
-        .iter()
-        .find(|plan| text(plan, &["metadata", "name"]) == named && named.is_some());
-    let status = |key| text(subscription, &["status", key]).unwrap_or_default();
-    let groups = olm.list(Kind::OperatorGroup, namespace).await?;
-    let stall_check = StallCheck {
-        target: csv,
-        subscription,
-        plan,
-        has_current: wait::has_current(olm, namespace, subscription).await?,
-        all: &subscriptions,
-        groups: &groups,
-    };
+    let plans: Vec<InstallPlan> = olm.list(namespace).await?;
+    let named = subscription.install_plan();
+    let plan = plans.iter().find(|plan| Some(plan.name()) == named);
+    let stall_check = StallCheck::read(olm, namespace, csv, subscription, plan).await?;
     if let Some(reason) = stall_check.stall_reason() {
         bail!("OLM does not continue with Subscription {name}: {reason}; no changes were made");
     }
-    let target = olm
-        .find(Kind::ClusterServiceVersion, namespace, csv)
-        .await?;
+    let target: Option<ClusterServiceVersion> = olm.find(namespace, csv).await?;
     let replaced_csv =
         replacement::replaced_csv(olm, namespace, (csv, target.as_ref()), subscription).await?;
     if let Some(reason) = replaced_csv.and_then(|csv| csv.stall_reason(subscription)) {
         bail!("{reason}; no changes were made");
     }
-    let before = progress::prior_failures(subscription, plan);
-    let not_unpacked = if before.unpacking.is_some() {
-        let failed = unpack_failures::failed(olm.0, &source_namespace).await?;
-        progress::failed_unpack(subscription, &groups, failed)
-    } else {
-        UnpackFailures::None
-    };
-    let failed = plans
-        .iter()
-        .filter(|plan| text(plan, &["status", "phase"]) == Some("Failed"));
-    let failed: BTreeSet<String> = failed.flat_map(approval::csvs).map(str::to_owned).collect();
+    let failed = plans.iter().filter(|plan| plan.has_failed());
+    let failed: BTreeSet<String> = failed
+        .flat_map(InstallPlan::csvs)
+        .map(str::to_owned)
+        .collect();
+    let status = &subscription.status;
     Ok(InstalledState {
         subscription: name,
-        channel: spec("channel").map(str::to_owned),
+        channel: Some(spec.channel).filter(|channel| !channel.is_empty()),
         standing: InstallState {
-            installed: status("installedCSV").to_owned(),
-            current: status("currentCSV").to_owned(),
-            has_failed_for_good: stall_check.has_failed_for_good(),
-            not_unpacked,
+            installed: status.installed_csv.clone(),
+            current: status.current_csv.clone(),
+            has_failed_for_good: stall_check.failure().is_some(),
+            not_unpacked: UnpackFailures::read(olm, namespace, &source_namespace, subscription)
+                .await?,
             failed,
         },
-        before,
+        before: PriorFailures::new(subscription, plan),
         source,
         source_name,
         source_namespace,

@@ -3,15 +3,17 @@
 use std::{iter, time::Duration};
 
 use anyhow::bail;
-use manifests::object::text;
-use serde_json::Value;
+use manifests::api::{
+    catalog_source::CatalogSource,
+    olm::{ClusterServiceVersion, InstallPlan, Subscription},
+};
 
 use super::{
-    api::{Kind, Olm, changes, wait_for},
+    api::{Olm, changes, wait_for},
     approval::{pending_approvals, refusal},
     progress::{self, NextStep, OlmState, PriorFailures, StallCheck},
     replacement,
-    unpack_failures::{self, UnpackFailures},
+    unpack_failures::UnpackFailures,
 };
 use crate::{
     commands::run_bundle::{RunContext, diagnostics},
@@ -29,18 +31,16 @@ pub(super) async fn wait_connected(
     address: &str,
 ) -> anyhow::Result<()> {
     let olm = Olm(task.cluster);
-    let changes = changes(olm.api(Kind::CatalogSource, namespace), name);
+    let changes = changes(olm.api::<CatalogSource>(namespace), name);
     let deadline = task.deadline.sooner(CONNECT_TIMEOUT);
     let mut last = String::new();
     let connected = wait_for([changes], deadline, async || {
-        let source = olm
-            .find(Kind::CatalogSource, namespace, name)
-            .await?
-            .unwrap_or_default();
-        let state = |key| text(&source, &["status", "connectionState", key]).unwrap_or_default();
-        state("lastObservedState").clone_into(&mut last);
+        let source = olm.find::<CatalogSource>(namespace, name).await?;
+        let state = source.and_then(|source| source.status?.connection_state);
+        let state = state.unwrap_or_default();
+        last = state.last_observed_state;
         line::display(&format!("CatalogSource {name}: {last}"));
-        Ok((state("address") == address && last == "READY").then_some(()))
+        Ok((state.address.as_deref() == Some(address) && last == "READY").then_some(()))
     });
     if connected.await?.is_none() {
         message::note(&format!(
@@ -93,10 +93,10 @@ pub(super) async fn wait_installed(
         ..
     } = target;
     let watched = [
-        changes(olm.api(Kind::Subscription, namespace), subscription),
-        olm.changes(Kind::InstallPlan, namespace),
+        changes(olm.api::<Subscription>(namespace), subscription),
+        olm.changes::<InstallPlan>(namespace),
         // Changes of the replaced version matter as well.
-        olm.changes(Kind::ClusterServiceVersion, namespace),
+        olm.changes::<ClusterServiceVersion>(namespace),
     ];
     message::note(&format!(
         "Waiting for ClusterServiceVersion {csv:?} to reach 'Succeeded' phase"
@@ -104,35 +104,24 @@ pub(super) async fn wait_installed(
     let mut last = "a response of the API server".to_owned();
     let mut remedy = None;
     let ended = wait_for(watched, task.deadline, async || {
-        let object = olm
-            .find(Kind::Subscription, namespace, subscription)
-            .await?;
+        let object: Option<Subscription> = olm.find(namespace, subscription).await?;
         let Some(object) = object else {
             return Ok(Some(Err(format!(
                 "Subscription {subscription} was deleted by another client"
             ))));
         };
-        let named = progress::plan_of(&object);
-        let plan = match named {
-            Some(plan) => olm.find(Kind::InstallPlan, namespace, plan).await?,
-            None => None,
-        };
-        let found = olm
-            .find(Kind::ClusterServiceVersion, namespace, csv)
-            .await?;
-        if named.is_some()
-            && plan.is_none()
-            && let Some(reason) = describe_missing_plan(olm, namespace, csv, &object).await?
-        {
-            return Ok(Some(Err(reason)));
+        let named = object.install_plan();
+        let plan = named.unwrap_or_default();
+        let plan: Option<InstallPlan> = olm.find(namespace, plan).await?;
+        let found: Option<ClusterServiceVersion> = olm.find(namespace, csv).await?;
+        if named.is_some() && plan.is_none() {
+            let check = StallCheck::read(olm, namespace, csv, &object, None);
+            if let Some(reason) = check.await?.stall_reason() {
+                return Ok(Some(Err(reason)));
+            }
         }
-        let failed_unpack = if progress::has_not_unpacked(&object) {
-            let groups = olm.list(Kind::OperatorGroup, namespace).await;
-            let failed = unpack_failures::failed(task.cluster, target.source_namespace).await?;
-            progress::failed_unpack(&object, &groups.unwrap_or_default(), failed)
-        } else {
-            UnpackFailures::None
-        };
+        let source_namespace = target.source_namespace;
+        let failed_unpack = UnpackFailures::read(olm, namespace, source_namespace, &object).await?;
         let replaced_csv =
             replacement::replaced_csv(olm, namespace, (csv, found.as_ref()), &object).await?;
         remedy = replaced_csv.as_ref().map(|csv| csv.remedy(&object));
@@ -187,59 +176,25 @@ async fn approve(
     olm: Olm<'_>,
     target: WaitTarget<'_>,
     name: &str,
-    plan: Option<&Value>,
+    plan: Option<&InstallPlan>,
 ) -> anyhow::Result<Option<String>> {
     let WaitTarget {
         namespace,
         subscription,
         ..
     } = target;
-    let all = olm.list(Kind::Subscription, namespace).await?;
+    let all: Vec<Subscription> = olm.list(namespace).await?;
     let others = plan.map(|plan| pending_approvals(plan, &all, subscription));
     if let Some(others) = others.filter(|others| !others.is_empty()) {
         return Ok(Some(refusal(&others, name, namespace)));
     }
     let patch = serde_json::json!({"spec": {"approved": true}});
-    olm.change(Kind::InstallPlan, namespace, name, &patch)
-        .await?;
-    message::note(&format!(
-        "Approved InstallPlan {name} for the Subscription: {subscription}"
-    ));
+    if olm.change::<InstallPlan>(namespace, name, &patch).await? {
+        message::note(&format!(
+            "Approved InstallPlan {name} for the Subscription: {subscription}"
+        ));
+    }
     Ok(None)
-}
-
-/// Returns why OLM does not continue if the plan that a Subscription names does not exist.
-async fn describe_missing_plan(
-    olm: Olm<'_>,
-    namespace: &str,
-    csv: &str,
-    subscription: &Value,
-) -> anyhow::Result<Option<String>> {
-    let has_current = has_current(olm, namespace, subscription).await?;
-    let all = olm.list(Kind::Subscription, namespace).await?;
-    let stall_check = StallCheck {
-        target: csv,
-        subscription,
-        plan: None,
-        has_current,
-        all: &all,
-        groups: &[],
-    };
-    Ok(stall_check.stall_reason())
-}
-
-/// Reports whether the version that OLM is installing, or has installed, exists.
-pub(super) async fn has_current(
-    olm: Olm<'_>,
-    namespace: &str,
-    subscription: &Value,
-) -> anyhow::Result<bool> {
-    let current = text(subscription, &["status", "currentCSV"]).filter(|name| !name.is_empty());
-    let Some(current) = current else {
-        return Ok(false);
-    };
-    let found = olm.find(Kind::ClusterServiceVersion, namespace, current);
-    Ok(found.await?.is_some())
 }
 
 #[cfg(test)]

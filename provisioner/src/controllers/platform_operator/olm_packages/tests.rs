@@ -1,32 +1,11 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
-
-fn subscription(name: &str, spec: &Value) -> DynamicObject {
-    let subscription = json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
-        "metadata": {"name": name, "namespace": "ops"}, "spec": spec,
-    });
-    serde_json::from_value(subscription).unwrap()
-}
 
 fn csv(metadata: &Value) -> ObjectMeta {
     let metadata = with!(metadata.clone() =>
         |metadata| metadata["name"] = "tide.v1".into(); metadata["namespace"] = "ops".into());
     serde_json::from_value(metadata).unwrap()
-}
-
-#[test]
-fn subscriptions_name_their_package() {
-    for (spec, expected) in [
-        (json!({"name": "tide"}), Some("tide")),
-        (json!({}), None),
-        (json!({"name": 3}), None),
-        (json!({"name": null}), None),
-        (json!("odd"), None),
-    ] {
-        assert_rows!(of_subscription(&subscription("a", &spec)).as_deref() => expected, "{spec}");
-    }
 }
 
 #[test]

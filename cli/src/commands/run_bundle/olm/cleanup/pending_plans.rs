@@ -1,15 +1,11 @@
 //! InstallPlans in progress of a package that is to be removed.
 
 use anyhow::anyhow;
-use manifests::object::{get_path, text};
-use serde_json::Value;
+use manifests::api::olm::{InstallPlan, Subscription};
 
 use super::{
-    super::{
-        api::{Kind, Olm, changes, wait_for},
-        approval::csvs,
-    },
-    named, subscription, wait_deleted,
+    super::api::{Olm, changes, wait_for},
+    subscription, wait_deleted,
 };
 use crate::{commands::run_bundle::RunContext, output::message};
 
@@ -27,37 +23,33 @@ pub(super) async fn unfinished_plans(
     namespace: &str,
     package: &str,
 ) -> anyhow::Result<Vec<PendingInstallPlan>> {
-    let subscriptions = olm.list(Kind::Subscription, namespace).await?;
+    let subscriptions: Vec<Subscription> = olm.list(namespace).await?;
     let Some(own) = subscription(&subscriptions, namespace, package) else {
         // Plans without a Subscription are removed automatically.
         return Ok(Vec::new());
     };
-    let plans = olm.list(Kind::InstallPlan, namespace).await?;
+    let plans: Vec<InstallPlan> = olm.list(namespace).await?;
     Ok(unfinished(&plans, own, &subscriptions))
 }
 
 /// Returns the approved plans of a Subscription that are in progress, given all Subscriptions of the namespace.
-fn unfinished(plans: &[Value], own: &Value, subscriptions: &[Value]) -> Vec<PendingInstallPlan> {
-    fn is_of(plan: &Value, subscription: &Value) -> bool {
-        let status = |path: &[&str]| text(subscription, path).filter(|value| !value.is_empty());
-        let current = status(&["status", "currentCSV"]);
-        status(&["status", "installPlanRef", "name"]) == Some(named(plan))
-            || current.is_some_and(|csv| csvs(plan).contains(csv))
-    }
-    let is_in_progress = |plan: &&Value| {
-        let phase = text(plan, &["status", "phase"]).unwrap_or_default();
-        let is_approved = get_path(plan, &["spec", "approved"]) == Some(&Value::Bool(true));
-        is_approved && !matches!(phase, "Complete" | "Failed")
+fn unfinished(
+    plans: &[InstallPlan],
+    own: &Subscription,
+    subscriptions: &[Subscription],
+) -> Vec<PendingInstallPlan> {
+    let is_of = |plan: &InstallPlan, subscription: &Subscription| {
+        let current = subscription.status.current_csv.as_str();
+        subscription.install_plan() == Some(plan.name()) || plan.csvs().contains(current)
     };
     let pending = plans
         .iter()
-        .filter(is_in_progress)
-        .filter(|plan| is_of(plan, own));
+        .filter(|plan| plan.spec.approved && !plan.has_ended() && is_of(plan, own));
     let all = pending.map(|plan| PendingInstallPlan {
-        name: named(plan).to_owned(),
+        name: plan.name().to_owned(),
         is_shared: subscriptions
             .iter()
-            .any(|other| named(other) != named(own) && is_of(plan, other)),
+            .any(|other| other != own && is_of(plan, other)),
     });
     all.collect()
 }
@@ -68,20 +60,17 @@ pub(super) async fn wait_or_fail(
     namespace: &str,
     install: &PendingInstallPlan,
 ) -> anyhow::Result<()> {
-    let (olm, kind, name) = (Olm(task.cluster), Kind::InstallPlan, &install.name);
+    let (olm, name) = (Olm(task.cluster), &install.name);
     if !install.is_shared {
-        return wait_deleted(task, kind, namespace, name).await;
+        return wait_deleted::<InstallPlan>(task, namespace, name).await;
     }
     message::note(&format!(
         "Waiting for InstallPlan {name}, which also installs for other Subscriptions"
     ));
-    let changes = changes(olm.api(kind, namespace), name);
+    let changes = changes(olm.api::<InstallPlan>(namespace), name);
     let ended = wait_for([changes], task.deadline, async || {
-        let plan = olm.find(kind, namespace, name).await?;
-        let phase = plan.as_ref().map(|plan| text(plan, &["status", "phase"]));
-        let is_in_progress =
-            phase.is_some_and(|phase| !matches!(phase, Some("Complete" | "Failed")));
-        Ok((!is_in_progress).then_some(()))
+        let plan: Option<InstallPlan> = olm.find(namespace, name).await?;
+        Ok(plan.is_none_or(|plan| plan.has_ended()).then_some(()))
     });
     ended.await?.ok_or_else(|| {
         anyhow!(
@@ -94,21 +83,19 @@ pub(super) async fn wait_or_fail(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     // parity: sdk-35
     #[test]
     fn unfinished_plans_of_the_package_are_found() {
-        let plan = |name: &str, approved: bool, phase: &str, csvs: &[&str]| {
-            json!({
+        let plan = |name: &str, approved: bool, phase: &str, csvs: &[&str]| -> InstallPlan {
+            object!({
                 "metadata": {"name": name}, "status": {"phase": phase},
                 "spec": {"approved": approved, "clusterServiceVersionNames": csvs},
             })
         };
-        let subscription = |name: &str, current: &str, plan: &str| {
-            json!({
+        let subscription = |name: &str, current: &str, plan: &str| -> Subscription {
+            object!({
                 "metadata": {"name": name, "namespace": "tides"},
                 "status": {"currentCSV": current, "installPlanRef": {"name": plan}},
             })
@@ -140,7 +127,7 @@ mod tests {
             assert_eq!(
                 found,
                 expected.into_iter().collect::<Vec<_>>(),
-                "{own} {plan}"
+                "{own:?} {plan:?}"
             );
         }
     }

@@ -1,35 +1,39 @@
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use super::*;
 
-fn subscribed(namespace: &str, package: &str, source: &str, csv: &str) -> Value {
-    json!({
-        "metadata": {"name": format!("{package}-sub"), "namespace": namespace, "uid": format!("{namespace}/{package}")},
+fn subscription(package: &str, source: &str, installed: &str, current: &str) -> Subscription {
+    object!({
+        "metadata": {"name": format!("{package}-sub"), "namespace": "tides"},
         "spec": {"name": package, "source": source, "sourceNamespace": "tides"},
-        "status": {"installedCSV": csv, "currentCSV": "later"},
+        "status": {"installedCSV": installed, "currentCSV": current},
     })
 }
 
-fn source(publisher: &str) -> Value {
-    json!({"metadata": {"name": "tide-catalog"}, "spec": {"publisher": publisher}})
+fn source(publisher: &str) -> Option<CatalogSource> {
+    let metadata = json!({"name": "tide-catalog", "namespace": "tides"});
+    object!({"metadata": metadata, "spec": {"publisher": publisher}})
 }
 
 fn names(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-fn csv(name: &str, replaces: &str, is_labelled: bool) -> Value {
-    let mut csv = json!({"metadata": {"name": name, "labels": {}}, "spec": {"replaces": replaces}});
-    if is_labelled {
-        csv["metadata"]["labels"]["operators.coreos.com/tide.tides"] = "".into();
-    }
-    csv
+fn csv(name: &str, replaces: &str) -> ClusterServiceVersion {
+    object!({"metadata": {"name": name}, "spec": {"replaces": replaces}})
+}
+
+fn labeled(name: &str, replaces: &str) -> ClusterServiceVersion {
+    let labels = BTreeMap::from([("operators.coreos.com/tide.tides".to_owned(), String::new())]);
+    ::tests::with!(csv(name, replaces) => metadata.labels: Some(labels))
 }
 
 // parity: sdk-33
 #[test]
 fn shared_and_foreign_catalog_sources_are_kept() {
-    let own = subscribed("tides", "tide", "tide-catalog", "tide.v1");
+    let own = subscription("tide", "tide-catalog", "tide.v1", "later");
     let complete = CleanupPlan {
         subscription: Some("tide-sub".to_owned()),
         csvs: names(&["tide.v1"]),
@@ -41,19 +45,21 @@ fn shared_and_foreign_catalog_sources_are_kept() {
             "catalogsource \"tide-catalog\" in namespace tides is kept: {reason}"
         ))
     };
+    let reef = subscription("reef", "tide-catalog", "", "");
+    let reef = ::tests::with!(reef => metadata.namespace: Some("other".to_owned()));
     for (subscriptions, source, expected) in ::tests::rows![
         vec![], None => CleanupPlan { csvs: names(&["tide.v1"]), ..CleanupPlan::default() };
         // The Subscription was deleted manually or never created.
-        vec![], Some(source("operator-sdk")) => CleanupPlan { subscription: None, ..complete.clone() };
-        vec![], Some(source("somebody")) => CleanupPlan { csvs: names(&["tide.v1"]), ..CleanupPlan::default() };
-        vec![own.clone()], Some(source("operator-sdk")) => complete.clone();
+        vec![], source("operator-sdk") => CleanupPlan { subscription: None, ..complete.clone() };
+        vec![], source("somebody") => CleanupPlan { csvs: names(&["tide.v1"]), ..CleanupPlan::default() };
+        vec![own.clone()], source("operator-sdk") => complete.clone();
         vec![own.clone()], None => CleanupPlan { source: None, ..complete.clone() };
-        vec![own.clone()], Some(source("somebody"))
+        vec![own.clone()], source("somebody")
             => CleanupPlan { source: None, kept_source_reason: kept_source_reason("not created by \"run bundle\""), ..complete.clone() };
-        vec![own.clone(), subscribed("other", "reef", "tide-catalog", "")], Some(source("operator-sdk"))
+        vec![own.clone(), reef], source("operator-sdk")
             => CleanupPlan { source: None, kept_source_reason: kept_source_reason("other Subscriptions use it"), ..complete.clone() };
     ] {
-        let csvs = [csv("tide.v1", "", true)];
+        let csvs = [labeled("tide.v1", "")];
         let found = plan(&subscriptions, &csvs, source.as_ref(), "tides", "tide");
         assert_eq!(found, expected, "{subscriptions:?} {source:?}");
     }
@@ -62,13 +68,13 @@ fn shared_and_foreign_catalog_sources_are_kept() {
 // parity: sdk-34
 #[test]
 fn crds_that_another_operator_owns_are_kept() {
-    let owner = |namespace: &str, owned: &str| {
-        Owner::from_csv(&json!({
+    let owner = |namespace: &str, owned: &str| -> ClusterServiceVersion {
+        object!({
             "metadata": {"namespace": namespace, "name": "tide.v1"},
             "spec": {"customresourcedefinitions": {"owned": [{"name": owned}]}},
-        }))
+        })
     };
-    let own = |candidate: &Owner| candidate.namespace == "tides";
+    let own = |csv: &ClusterServiceVersion| csv.metadata.namespace.as_deref() == Some("tides");
     let prefix = "customresourcedefinition \"a\" and all of its custom resources are kept: ";
     let shared = "clusterserviceversion \"tide.v1\" in namespace other also owns it";
     let unknown = "cannot determine whether another operator owns it: no; use --delete-crds to delete it anyway";
@@ -96,30 +102,19 @@ fn crds_that_another_operator_owns_are_kept() {
 // parity: sdk-33
 #[test]
 fn cleanup_selects_exactly_the_versions_of_the_package() {
-    let subscription = |package: &str, installed: &str, current: &str| {
-        json!({
-            "metadata": {"name": package, "namespace": "tides"}, "spec": {"name": package},
-            "status": {"installedCSV": installed, "currentCSV": current},
-        })
-    };
-    let tide = |installed: &str, current: &str| subscription("tide", installed, current);
-    let mut copy = csv("tide.v1", "", true);
-    copy["metadata"]["labels"]["olm.copiedFrom"] = "other".into();
+    let tide = |installed: &str, current: &str| subscription("tide", "", installed, current);
     for (subscriptions, all, expected) in ::tests::rows![
-        vec![], vec![csv("reef.v1", "", false)] => &[][..];
-        vec![tide("tide.v1", "tide.v1")], vec![csv("tide.v1", "", false), csv("reef.v1", "", false)] => &["tide.v1"];
-        vec![tide("", "tide.v1")], vec![csv("tide.v1", "", false)] => &["tide.v1"];
+        vec![], vec![csv("reef.v1", "")] => &[][..];
+        vec![tide("tide.v1", "tide.v1")], vec![csv("tide.v1", ""), csv("reef.v1", "")] => &["tide.v1"];
+        vec![tide("", "tide.v1")], vec![csv("tide.v1", "")] => &["tide.v1"];
         // An upgrade failed or is still running.
-        vec![tide("tide.v1", "tide.v2")], vec![csv("tide.v1", "", false), csv("tide.v2", "tide.v1", false)]
-            => &["tide.v1", "tide.v2"];
-        vec![tide("tide.v3", "tide.v3")],
-            vec![csv("tide.v1", "tide.v3", false), csv("tide.v2", "tide.v1", false), csv("tide.v3", "tide.v2", false)]
+        vec![tide("tide.v1", "tide.v2")], vec![csv("tide.v1", ""), csv("tide.v2", "tide.v1")] => &["tide.v1", "tide.v2"];
+        vec![tide("tide.v3", "tide.v3")], vec![csv("tide.v1", "tide.v3"), csv("tide.v2", "tide.v1"), csv("tide.v3", "tide.v2")]
             => &["tide.v1", "tide.v2", "tide.v3"];
         // The Subscription is already deleted.
-        vec![], vec![csv("tide.v1", "", false), csv("tide.v2", "tide.v1", true)] => &["tide.v1", "tide.v2"];
-        vec![tide("tide.v1", "")], vec![copy] => &[];
+        vec![], vec![csv("tide.v1", ""), labeled("tide.v2", "tide.v1")] => &["tide.v1", "tide.v2"];
         // Another package has the same truncated label, or was replaced by this one.
-        vec![subscription("reef", "reef.v1", "reef.v1")], vec![csv("tide.v1", "reef.v1", true), csv("reef.v1", "", true)]
+        vec![subscription("reef", "", "reef.v1", "reef.v1")], vec![labeled("tide.v1", "reef.v1"), labeled("reef.v1", "")]
             => &["tide.v1"];
     ] {
         let found = csvs(&subscriptions, &all, "tides", "tide");

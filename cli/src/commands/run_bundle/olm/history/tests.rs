@@ -34,7 +34,7 @@ fn history_starts_with_the_image_of_the_catalog() {
         json!({INJECTED: "[{"}), json!("quay.io/example/index")
             => Err("annotation operators.operatorframework.io/injected-bundles is malformed: *");
     ] {
-        let source = json!({"metadata": {"annotations": annotations}, "spec": {"image": image}});
+        let source = object!({"metadata": {"annotations": annotations}, "spec": {"image": image}});
         let expected = expected.map(|(index, count)| (index.map(str::to_owned), count));
         let found = history(&source).map(|found| (found.index, found.injected.len()));
         assert_outcome(found, expected, source);
