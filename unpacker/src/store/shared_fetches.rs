@@ -1,20 +1,11 @@
 //! Single-flight fetches: concurrent callers share one fetch of the same source.
 
 use std::{
-    collections::HashMap,
-    fmt,
-    future::Future,
     hash::{Hash, Hasher},
     sync::Arc,
 };
 
-use futures::{
-    FutureExt,
-    future::{BoxFuture, Shared, WeakShared},
-};
-use parking_lot::Mutex;
-
-use super::{Hold, SourceKey, Stored};
+use super::{Hold, SourceKey, Stored, single_flight::SingleFlight};
 use crate::{
     Access, Digest, Error, ImageLimits, Limits, Options, Progress, Result, SkippedEntries, Source,
     registry::Credentials,
@@ -84,84 +75,24 @@ impl Hash for FetchKey {
     }
 }
 
-/// A fetch that is polled by its callers, and dropped with the last of them.
-type Flight = BoxFuture<'static, Result<Pinned, Arc<Error>>>;
-
-/// The running fetches.
-#[derive(Default)]
-pub(crate) struct Flights {
-    running: Mutex<HashMap<FetchKey, Running>>,
-}
-
-struct Running {
-    flight: WeakShared<Flight>,
-    progress: Progress,
-}
+/// The running fetches. A result includes the progress of the fetch.
+pub(crate) type Flights = SingleFlight<FetchKey, (Result<Pinned, Arc<Error>>, Progress)>;
 
 impl Flights {
     /// Waits for the running fetch with this key, or starts this one.
     pub(crate) async fn get_or_start(
         &self,
-        id: FetchKey,
+        key: FetchKey,
         progress: &Progress,
         fetch: impl Future<Output = Result<Pinned>> + Send + 'static,
     ) -> Result<Pinned> {
-        let (flight, shared_progress) = self.join_or_insert(id, progress, fetch);
-        let outcome = flight.await;
-        if let Some(shared_progress) = shared_progress {
+        let (own_progress, mut is_joined) = (progress.clone(), false);
+        let fetch = async move { (fetch.await.map_err(Arc::new), own_progress) };
+        let (outcome, shared_progress) = self.run(key, || is_joined = true, fetch).await;
+        if is_joined {
             progress.set_total(shared_progress.total());
             progress.add(shared_progress.done());
         }
         outcome.map_err(|error| Arc::try_unwrap(error).unwrap_or_else(Error::Shared))
-    }
-
-    /// Returns the number of waiting callers.
-    #[cfg(test)]
-    pub(crate) fn waiting(&self) -> usize {
-        let running = self.running.lock();
-        let waiting = |running_fetch: &Running| running_fetch.flight.upgrade()?.strong_count();
-        // Without the clone that was created for counting.
-        running
-            .values()
-            .filter_map(waiting)
-            .map(|count| count - 1)
-            .sum()
-    }
-
-    fn join_or_insert(
-        &self,
-        id: FetchKey,
-        progress: &Progress,
-        fetch: impl Future<Output = Result<Pinned>> + Send + 'static,
-    ) -> (Shared<Flight>, Option<Progress>) {
-        let mut running = self.running.lock();
-        if let Some(other) = running.get(&id)
-            && let Some(flight) = other.flight.upgrade()
-        {
-            return (flight, Some(other.progress.clone()));
-        }
-        running.retain(|_, other| other.flight.upgrade().is_some());
-        let flight = fetch
-            .map(|outcome| outcome.map_err(Arc::new))
-            .boxed()
-            .shared();
-        if let Some(weak) = flight.downgrade() {
-            let progress = progress.clone();
-            running.insert(
-                id,
-                Running {
-                    flight: weak,
-                    progress,
-                },
-            );
-        }
-        (flight, None)
-    }
-}
-
-impl fmt::Debug for Flights {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let running = self.running.lock();
-        f.debug_set().entries(running.keys()).finish()
     }
 }

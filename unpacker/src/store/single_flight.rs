@@ -1,27 +1,20 @@
 //! Single-flight execution: concurrent calls with the same key share one execution.
 
-use std::{collections::HashMap, hash::Hash, sync::Arc};
+use std::{collections::HashMap, hash::Hash, panic};
 
-use parking_lot::{Condvar, Mutex};
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Shared, WeakShared},
+};
+use parking_lot::Mutex;
+
+/// An execution that is polled by its callers, and dropped with the last of them. Its result is `None` if it panicked.
+type Flight<V> = BoxFuture<'static, Option<V>>;
 
 /// The running executions by key.
 #[derive(Debug)]
-pub(super) struct SingleFlight<K, V> {
-    running: Mutex<HashMap<K, Arc<InFlight<V>>>>,
-}
-
-#[derive(Debug)]
-struct InFlight<V> {
-    state: Mutex<State<V>>,
-    finished: Condvar,
-}
-
-#[derive(Debug)]
-enum State<V> {
-    Running,
-    Done(V),
-    /// The executing thread panicked.
-    Abandoned,
+pub(crate) struct SingleFlight<K, V> {
+    running: Mutex<HashMap<K, WeakShared<Flight<V>>>>,
 }
 
 impl<K, V> Default for SingleFlight<K, V> {
@@ -32,72 +25,84 @@ impl<K, V> Default for SingleFlight<K, V> {
     }
 }
 
-impl<K: Eq + Hash + Clone, V: Clone> SingleFlight<K, V> {
-    /// Executes `work`, or waits for the running execution with the same key. `on_wait` is called before waiting.
-    pub(super) fn run(&self, key: &K, on_wait: impl Fn(), work: impl FnOnce() -> V) -> V {
-        loop {
-            let mut running = self.running.lock();
-            let Some(flight) = running.get(key).map(Arc::clone) else {
-                let flight = Arc::new(InFlight {
-                    state: Mutex::new(State::Running),
-                    finished: Condvar::new(),
-                });
-                running.insert(key.clone(), Arc::clone(&flight));
-                drop(running);
-                let leader = Leader {
-                    flights: self,
-                    key,
-                    flight,
-                };
-                let value = work();
-                leader.finish(State::Done(value.clone()));
-                return value;
-            };
-            drop(running);
-            on_wait();
-            if let Some(value) = flight.wait() {
-                return value;
+impl<K: Eq + Hash, V: Clone + Send + Sync + 'static> SingleFlight<K, V> {
+    /// Waits for the running execution with this key, or starts `work`. `on_join` is called before waiting for another
+    /// caller's execution.
+    ///
+    /// # Panics
+    /// Panics if the execution panics.
+    pub(crate) async fn run(
+        &self,
+        key: K,
+        on_join: impl FnOnce(),
+        work: impl Future<Output = V> + Send + 'static,
+    ) -> V {
+        let (flight, is_joined) = self.join_or_start(key, work);
+        if is_joined {
+            on_join();
+        }
+        let value = flight.await;
+        value.unwrap_or_else(|| panic::resume_unwind(Box::new("the shared execution panicked")))
+    }
+
+    fn join_or_start(
+        &self,
+        key: K,
+        work: impl Future<Output = V> + Send + 'static,
+    ) -> (Shared<Flight<V>>, bool) {
+        let mut running = self.running.lock();
+        let flight = running.get(&key).and_then(WeakShared::upgrade);
+        // A caller that has not been woken yet may hold a finished execution.
+        if let Some(flight) = flight.filter(|flight| flight.peek().is_none()) {
+            return (flight, true);
+        }
+        running.retain(|_, other| other.upgrade().is_some());
+        // A panic inside of `Shared` would not wake the other callers.
+        let work = panic::AssertUnwindSafe(work).catch_unwind();
+        let flight = work.map(Result::ok).boxed().shared();
+        running.extend(flight.downgrade().map(|weak| (key, weak)));
+        (flight, false)
+    }
+
+    /// Returns the number of waiting callers.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        let running = self.running.lock();
+        let waiting = |flight: &WeakShared<Flight<V>>| flight.upgrade()?.strong_count();
+        // Without the clone that was created for counting.
+        let counts = running.values().filter_map(waiting);
+        counts.map(|count| count - 1).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+    };
+
+    use futures::executor::block_on;
+
+    use super::*;
+
+    #[test]
+    fn panic_reaches_all_callers_and_the_next_call_starts_again() {
+        static IS_JOINED: AtomicBool = AtomicBool::new(false);
+        let flights = SingleFlight::default();
+        let work = || async {
+            while !IS_JOINED.load(Ordering::SeqCst) {
+                thread::yield_now();
             }
-        }
-    }
-}
-
-impl<V: Clone> InFlight<V> {
-    fn wait(&self) -> Option<V> {
-        let mut state = self.state.lock();
-        self.finished
-            .wait_while(&mut state, |state| matches!(state, State::Running));
-        match &*state {
-            State::Done(value) => Some(value.clone()),
-            State::Running | State::Abandoned => None,
-        }
-    }
-}
-
-/// The executing call. If it is dropped without a result, one of the waiting calls takes over.
-struct Leader<'a, K: Eq + Hash, V> {
-    flights: &'a SingleFlight<K, V>,
-    key: &'a K,
-    flight: Arc<InFlight<V>>,
-}
-
-impl<K: Eq + Hash, V> Leader<'_, K, V> {
-    fn finish(&self, state: State<V>) {
-        let mut running = self.flights.running.lock();
-        running.remove(self.key);
-        drop(running);
-        *self.flight.state.lock() = state;
-        self.flight.finished.notify_all();
-    }
-}
-
-impl<K: Eq + Hash, V> Drop for Leader<'_, K, V> {
-    fn drop(&mut self) {
-        let state = self.flight.state.lock();
-        let is_running = matches!(*state, State::Running);
-        drop(state);
-        if is_running {
-            self.finish(State::Abandoned);
-        }
+            panic!("a bug");
+        };
+        let on_join = || IS_JOINED.store(true, Ordering::SeqCst);
+        thread::scope(|scope| {
+            let call = || block_on(flights.run("key", on_join, work()));
+            for caller in [(); 2].map(|()| scope.spawn(call)) {
+                caller.join().unwrap_err();
+            }
+        });
+        assert_eq!(block_on(flights.run("key", || {}, async { 1 })), 1);
     }
 }
