@@ -18,18 +18,14 @@ use tokio::sync::Semaphore;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let [name, file, uid] = env::args()
-        .skip(1)
-        .collect::<Vec<String>>()
-        .try_into()
-        .map_err(|_| "usage: apply NAME FILE UID")?;
-    let mut objects = Vec::new();
-    for document in yaml::documents(&fs::read(file)?) {
-        let document = document?;
-        if !document.is_null() {
-            objects.push(Object::try_from(document)?);
-        }
-    }
+    let args: Vec<String> = env::args().skip(1).collect();
+    let [name, file, uid] = args.try_into().map_err(|_| "usage: apply NAME FILE UID")?;
+    let file = fs::read(file)?;
+    let documents = yaml::documents(&file).collect::<Result<Vec<_>, _>>()?;
+    let objects = documents.into_iter().filter(|document| !document.is_null());
+    let objects = objects
+        .map(Object::try_from)
+        .collect::<Result<Vec<_>, _>>()?;
 
     let client = Client::try_default().await?;
     let kinds = Discovery::new(client.clone());

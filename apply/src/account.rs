@@ -28,9 +28,7 @@ mod tests {
         let recorded = r#"{"name":"installer","namespace":"ops"}"#;
         let account: Account = serde_json::from_str(recorded).unwrap();
         assert_eq!(serde_json::to_string(&account).unwrap(), recorded);
-        assert_eq!(
-            account.service_account_user(),
-            "system:serviceaccount:ops:installer"
-        );
+        let user = "system:serviceaccount:ops:installer";
+        assert_eq!(account.service_account_user(), user);
     }
 }

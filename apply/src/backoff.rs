@@ -170,21 +170,12 @@ mod tests {
                 backoff.reset();
             }
             // A long success or an event resets the delay.
-            let first = expected[0];
-            assert!(is_about(
-                backoff.at(is_refused, now + 2 * FAILURE_WINDOW),
-                first
-            ));
-            assert!(is_about(
-                backoff.at(is_refused, now + 2 * FAILURE_WINDOW),
-                2 * first
-            ));
+            let (first, late) = (expected[0], now + 2 * FAILURE_WINDOW);
+            assert!(is_about(backoff.at(is_refused, late), first));
+            assert!(is_about(backoff.at(is_refused, late), 2 * first));
             backoff.reset();
             backoff.reset();
-            assert!(is_about(
-                backoff.at(is_refused, now + 2 * FAILURE_WINDOW),
-                first
-            ));
+            assert!(is_about(backoff.at(is_refused, late), first));
         }
     }
 

@@ -364,23 +364,16 @@ mod tests {
     #[test]
     fn group_versions_are_found_and_forgotten_by_group() {
         let mut cache = GroupVersionCache::default();
-        let version = |group: &str, version: &str| GroupVersion {
-            group: group.to_owned(),
-            version: version.to_owned(),
-        };
-        let record = |cache: &mut GroupVersionCache, group: &str, name: &str, is_served: bool| {
-            let entry =
-                GroupVersionEntry::new_with(Some(Served::new(is_served.then(HashMap::new))));
-            cache.entries.insert(version(group, name), Arc::new(entry));
-        };
-        for (group, name) in [
-            ("a", "v1"),
-            ("a.b", "v1"),
-            ("a.b", "v2"),
-            ("a.b.c", "v1"),
-            ("", "v1"),
-        ] {
-            record(&mut cache, group, name, true);
+        let record =
+            |cache: &mut GroupVersionCache, group: &str, version: &str, is_served: bool| {
+                let served = Served::new(is_served.then(HashMap::new));
+                let [group, version] = [group, version].map(str::to_owned);
+                let entry = Arc::new(GroupVersionEntry::new_with(Some(served)));
+                cache.entries.insert(GroupVersion { group, version }, entry);
+            };
+        let served = ::tests::pairs("a v1, a.b v1, a.b v2, a.b.c v1");
+        for (group, version) in served.chain([("", "v1")]) {
+            record(&mut cache, group, version, true);
         }
         assert_rows!(cache.versions("a.b").map(|found| found.version.clone()).collect::<Vec<_>>() => ["v1", "v2"]);
         assert_eq!(cache.versions("a.c").next(), None);

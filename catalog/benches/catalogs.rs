@@ -52,11 +52,10 @@ fn catalogs(criterion: &mut Criterion) {
     group.finish();
 
     let package = loaded.packages.get("operator-0042").unwrap();
+    let bundle = package.bundle("operator-0042.v1.3.0").unwrap();
     let installed = Installed {
-        name: "operator-0042.v1.3.0".into(),
-        version: package
-            .bundle("operator-0042.v1.3.0")
-            .map(|bundle| bundle.version.clone()),
+        name: bundle.name.clone(),
+        version: Some(bundle.version.clone()),
         catalog: None,
     };
     let request = Request {

@@ -40,11 +40,8 @@ fn serving(catalog: &Path, place: &Path) {
         let cache = Cache::open(&dir).unwrap();
         drop(cache.load_or_build(source, &limits).unwrap());
     });
-    println!(
-        "  memory after building: {} MB, at most {} MB",
-        memory("VmRSS:"),
-        memory("VmHWM:")
-    );
+    let (now, most) = (memory("VmRSS:"), memory("VmHWM:"));
+    println!("  memory after building: {now} MB, at most {most} MB");
     let cache = Cache::open(&dir).unwrap();
     best("warm: digest of the catalog and opening", || {
         let (_, is_new) = cache.load_or_build(source, &limits).unwrap();
@@ -54,10 +51,7 @@ fn serving(catalog: &Path, place: &Path) {
         drop(cache.load(source, &limits).unwrap());
     });
     let (store, _) = cache.load_or_build(source, &limits).unwrap();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
     let address = runtime.block_on(start(store));
     list(&runtime, &address);
     println!("  memory while serving: {} MB", memory("VmRSS:"));
@@ -71,9 +65,8 @@ async fn start(store: Store) -> String {
 }
 
 fn list(runtime: &tokio::runtime::Runtime, address: &str) {
-    let client = runtime
-        .block_on(Client::connect(address, ClientLimits::default()))
-        .unwrap();
+    let client = Client::connect(address, ClientLimits::default());
+    let client = runtime.block_on(client).unwrap();
     best("ListBundles", || {
         let count = client
             .list_bundles()
@@ -98,10 +91,7 @@ fn best(name: &str, mut run: impl FnMut()) {
 /// Returns a memory value of this process from `/proc/self/status`, in megabytes.
 fn memory(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix(name))
-        .unwrap();
-    let kilobytes = line.split_whitespace().next().unwrap();
+    let value = status.lines().find_map(|line| line.strip_prefix(name));
+    let kilobytes = value.unwrap().split_whitespace().next().unwrap();
     kilobytes.parse::<u64>().unwrap() / 1000
 }

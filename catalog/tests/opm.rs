@@ -45,21 +45,13 @@ use catalog::{
 use opm::error_text::Reason;
 use tempfile::TempDir;
 
-/// A directory with files, removed on drop.
-struct Folder(TempDir);
-
-impl Folder {
-    fn new(files: &[(&str, &str)]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            tests::write(dir.path(), path, text);
-        }
-        Self(dir)
+/// Returns a directory with these files.
+fn directory(files: &[(&str, &str)]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        tests::write(dir.path(), path, text);
     }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
+    dir
 }
 
 /// Returns opm's output, or its error.
@@ -134,32 +126,19 @@ fn assert_same_in(
                 "{dirs:?} {level} {name}: two reasons\nours: {rukpak}\nopm:  {theirs}"
             );
         }
-        (Err(rukpak), Ok(_)) => panic!("{dirs:?} {level} {name}: only we refuse it: {rukpak}"),
-        (Ok(_), Err(theirs)) => {
-            panic!("{dirs:?} {level} {name}: only opm refuses it: {theirs}")
-        }
+        (Err(rukpak), Ok(_)) => panic!("{dirs:?} {level} {name}: opm accepts it: {rukpak}"),
+        (Ok(_), Err(theirs)) => panic!("{dirs:?} {level} {name}: opm rejects it: {theirs}"),
     }
     rendered.is_ok()
 }
 
-/// Shows the first differing lines instead of megabytes.
+/// Compares texts line by line, so that a failure does not show megabytes.
 #[track_caller]
 fn same(rukpak: &str, theirs: &str) {
-    if rukpak == theirs {
-        return;
+    for (number, (rukpak, theirs)) in (1..).zip(rukpak.lines().zip(theirs.lines())) {
+        let is_same = rukpak == theirs;
+        assert!(is_same, "line {number}: {rukpak:.300}\nopm: {theirs:.300}");
     }
-    let mut both = rukpak.lines().zip(theirs.lines());
-    let lines = rukpak.lines().count().min(theirs.lines().count());
-    let at = both
-        .position(|(rukpak, theirs)| rukpak != theirs)
-        .unwrap_or(lines);
-    let around = |text: &str| {
-        let lines = text.lines().skip(at.saturating_sub(5)).take(9);
-        testing::list(lines, |line| format!("{line:.300}\n"))
-    };
-    let (rukpak, theirs) = (around(rukpak), around(theirs));
-    panic!(
-        "line {} differs\n--- ours\n{rukpak}--- opm\n{theirs}",
-        at + 1
-    );
+    let lengths = (rukpak.len(), theirs.len());
+    assert!(rukpak == theirs, "{lengths:?} bytes");
 }

@@ -9,6 +9,7 @@ pub(crate) mod suggest;
 pub(crate) mod table;
 
 use std::{
+    ffi::OsString,
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
@@ -127,24 +128,13 @@ impl AtomicFile {
         let name = path
             .file_name()
             .with_context(|| format!("{} is not a file name", path.display()))?;
-        // A process with the same id may have been killed here, which is likely in containers. A new file is created, so
-        // that no symbolic link of another user is followed.
-        let mut attempt = 0;
-        let (temporary, (file, guard)) = loop {
-            let mut temporary = std::ffi::OsString::from(".");
-            temporary.push(name);
-            temporary.push(match attempt {
-                0 => format!(".{}", std::process::id()),
-                more => format!(".{}-{more}", std::process::id()),
-            });
-            let temporary = path.with_file_name(temporary);
-            match CleanupGuard::file(&temporary) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 1000 => {
-                    attempt += 1;
-                }
-                created => break (temporary, created.with_context(failed)?),
-            }
-        };
+        let mut prefix = OsString::from(".");
+        prefix.push(name);
+        prefix.push(".");
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let (temporary, (file, guard)) =
+            interrupt::create_unique(directory, &prefix, CleanupGuard::file)
+                .with_context(failed)?;
         Ok(Self {
             file,
             path: path.to_owned(),

@@ -27,13 +27,9 @@ fn open(bundle: &Path) -> Content {
 
 /// Converts and writes a bundle. The returned length keeps the optimizer from removing the work.
 fn run(content: &Content) -> usize {
-    let conversion = convert::plain(content, &Options::default());
-    conversion
-        .objects
-        .iter()
-        .flatten()
-        .map(|object| yaml::to_string(object).unwrap().len())
-        .sum()
+    let objects = convert::plain(content, &Options::default()).objects;
+    let texts = objects.iter().flatten().map(yaml::to_string);
+    texts.map(|text| text.unwrap().len()).sum()
 }
 
 /// The example with its large CRD four times, under different names.
@@ -47,13 +43,8 @@ fn megabyte(example: &Content) -> Content {
                 let text = text
                     .replace("tations", &format!("tations{copy}"))
                     .replace("kind: Station", &format!("kind: Station{copy}"));
-                files
-                    .add(
-                        &format!("manifests/copy{copy}.yaml"),
-                        0o644,
-                        &mut text.as_bytes(),
-                    )
-                    .unwrap();
+                let path = format!("manifests/copy{copy}.yaml");
+                files.add(&path, 0o644, &mut text.as_bytes()).unwrap();
             }
         }
     }
@@ -76,28 +67,17 @@ fn bundles(c: &mut Criterion) {
         group.bench_function("corpus, one thread", |b| {
             b.iter(|| black_box(all.iter().map(run).sum::<usize>()));
         });
+        let half = |start| all.iter().skip(start).step_by(2).map(run).sum::<usize>();
         group.bench_function("corpus, two threads", |b| {
             b.iter(|| {
                 thread::scope(|scope| {
-                    let halves: Vec<_> = (0..2)
-                        .map(|half| scope.spawn(every_second(&all, half)))
-                        .collect();
-                    black_box(
-                        halves
-                            .into_iter()
-                            .map(|half| half.join().unwrap())
-                            .sum::<usize>(),
-                    )
+                    let second = scope.spawn(|| half(1));
+                    black_box(half(0) + second.join().unwrap())
                 })
             });
         });
     }
     group.finish();
-}
-
-/// Converts every second bundle.
-fn every_second(all: &[Content], half: usize) -> impl FnOnce() -> usize + Send + '_ {
-    move || all.iter().skip(half).step_by(2).map(run).sum()
 }
 
 criterion_group!(benches, bundles);

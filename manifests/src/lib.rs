@@ -9,6 +9,7 @@ extern crate tests;
 pub mod api;
 pub mod byte_size;
 pub mod content;
+pub mod duration;
 pub mod error;
 pub mod go_types;
 pub mod image;

@@ -166,15 +166,9 @@ mod tests {
 
     #[test]
     fn strict_rejects_what_parse_rejects() {
-        assert_each!(|text, fine| parse_strict(text).is_ok() => fine;
-            "1.2.3" => true;
-            "1.2.3-rc.1+b.7" => true;
-            "1.2" => false;
-            "v1.2.3" => false;
-            "01.2.3" => false;
-            "1.2.3-01" => false;
-            "" => false;
-        );
+        let texts = "1.2.3 1.2.3-rc.1+b.7 1.2 v1.2.3 01.2.3 1.2.3-01".split(' ');
+        let strict = texts.chain([""]).filter(|text| parse_strict(text).is_ok());
+        assert_eq!(strict.collect::<Vec<_>>(), ["1.2.3", "1.2.3-rc.1+b.7"]);
     }
 
     #[test]
@@ -185,12 +179,10 @@ mod tests {
             "1.27+" => Some((1, 27));
             "1.30.4-gke.1348000" => Some((1, 30));
             "v1.31.2+k3s1" => Some((1, 31));
-            "1" => None;
-            "1.x" => None;
-            "" => None;
-            "latest" => None;
-            "1.2.beta" => None;
         );
+        for text in ["1", "1.x", "", "latest", "1.2.beta"] {
+            assert!(text.parse::<KubeVersion>().is_err(), "{text}");
+        }
         assert!(KubeVersion::new(1, 9) < KubeVersion::new(1, 22));
     }
 }

@@ -1,9 +1,6 @@
-//! The files that are made from the types are fresh; `RUKPAK_GENERATE=write` (`make generate`) writes them anew.
+//! The files that are generated from the types are up to date; `RUKPAK_GENERATE=write` (`make generate`) writes them.
 
-#![allow(
-    clippy::expect_used,
-    reason = "what goes wrong fails the test by panicking"
-)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{env, fs, path::Path};
 
@@ -23,10 +20,10 @@ const HEADER: &str =
 fn crds_are_up_to_date() {
     let own = crds::all().into_iter().map(|crd| ("crds", crd));
     let foreign = crds::optional_crds().into_iter();
-    for (folder, crd) in own.chain(foreign.map(|crd| ("optional", crd))) {
-        let name = crd.metadata.name.as_deref().expect("every one has a name");
-        let text = yaml::to_string(&crd).expect("a definition is JSON");
-        fresh(&format!("{folder}/{name}.yaml"), &text);
+    for (directory, crd) in own.chain(foreign.map(|crd| ("optional", crd))) {
+        let name = crd.metadata.name.as_deref().unwrap();
+        let text = yaml::to_string(&crd).unwrap();
+        check(&format!("{directory}/{name}.yaml"), &text);
     }
 }
 
@@ -42,7 +39,7 @@ fn install_files_are_up_to_date() {
         "optional/catalogsource-v1/definition.yaml" => install::catalog_sources_with_v1(&options);
         "day-0/feature-gate.yaml" => release::feature_gate();
     ] {
-        fresh(path, &text);
+        check(path, &text);
     }
 }
 
@@ -51,30 +48,27 @@ fn release_payload_directory_is_up_to_date() {
     let options = release::options(install::Options::default().image);
     let mut expected: Vec<String> = Vec::new();
     for release::File { name, text } in release::files(&options) {
-        fresh(&format!("release/{name}"), &text);
+        check(&format!("release/{name}"), &text);
         expected.push(name);
     }
     expected.sort();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("release");
-    let mut found: Vec<String> = fs::read_dir(folder)
-        .expect("the folder is there")
-        .map(|entry| entry.expect("it can be read").file_name())
-        .map(|name| name.into_string().expect("a name"))
-        .collect();
+    let release = Path::new(env!("CARGO_MANIFEST_DIR")).join("release");
+    let entries = fs::read_dir(release).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string());
+    let mut found: Vec<String> = names.map(Result::unwrap).collect();
     found.sort();
-    let remedy = "run `make generate`, and remove what is too much";
+    let remedy = "run `make generate`, and remove the other files";
     assert_eq!(found, expected, "{remedy}");
 }
 
-fn fresh(path: &str, text: &str) {
+/// Compares a file with its generated text, or writes it.
+fn check(path: &str, text: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     let text = format!("{HEADER}{text}");
     if env::var_os("RUKPAK_GENERATE").is_some_and(|value| value == "write") {
-        fs::create_dir_all(file.parent().expect("a file is in a folder"))
-            .expect("a folder can be made");
-        fs::write(&file, text).expect("the file can be written");
-        return;
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        return fs::write(&file, text).unwrap();
     }
     let found = fs::read_to_string(&file).unwrap_or_default();
-    assert!(found == text, "{path} is stale: run `make generate`");
+    assert!(found == text, "{path} is outdated: run `make generate`");
 }

@@ -113,7 +113,6 @@ async fn offer(
     changed
 }
 
-/// Returns the resident memory of this process in megabytes.
 fn memory() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status

@@ -23,7 +23,7 @@
 #![recursion_limit = "256"]
 
 #[cfg(test)]
-#[macro_use(assert_rows, with)]
+#[macro_use(assert_each, assert_rows, with)]
 extern crate tests;
 
 /// Returns an object of the API from JSON with only the fields that a test needs.

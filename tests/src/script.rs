@@ -96,17 +96,12 @@ enum Ending {
     /// `repeat BYTES`: the bytes are sent repeatedly, without end.
     Repeat(Vec<u8>),
     /// `pass`, `pass COUNT`, `pass without HEADER`, `tunnel`: the server at `{upstream}` continues, up to a number of bytes,
-    /// and receives the request without a header, or not at all.
-    Pass {
-        upstream: String,
-        limit: u64,
-        without: String,
-        is_tunnel: bool,
-    },
+    /// and receives the request without a header, or, with `None`, not at all.
+    Pass(String, u64, Option<String>),
 }
 
 /// One answer, and the body that is read before it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Answer {
     /// Bytes of the body to read: all of it if `None`.
     most: Option<usize>,
@@ -120,66 +115,39 @@ impl Answer {
     /// Reads the script of one answer.
     pub fn new(script: &str, values: &Values) -> Self {
         let mut parts = script.trim().split(" ~ ");
-        let (head, body) = split_body(parts.next().unwrap());
-        let mut answer = Self {
-            most: None,
-            is_slow: false,
-            is_echo: body == "{body}",
-            bytes: Vec::new(),
-            ending: Ending::Close,
-        };
-        let body = if answer.is_echo {
+        let first = parts.next().unwrap();
+        let (head, body) = first.split_once("<< ").unwrap_or((first, ""));
+        let is_echo = body == "{body}";
+        let body = if is_echo {
             Vec::new()
         } else {
             values.expand(body)
         };
-        let length = (!answer.is_echo).then_some(body.len());
-        answer.bytes = [head_bytes(head, length, values), body].concat();
+        let length = (!is_echo).then_some(body.len());
+        let mut answer = Self {
+            is_echo,
+            bytes: [head_bytes(head.trim(), length, values), body].concat(),
+            ..Self::default()
+        };
         for part in parts {
             let (word, rest) = part.split_once(' ').unwrap_or((part, ""));
             match word {
-                "unread" => answer.most = Some(0),
                 "read" => answer.most = Some(rest.parse().unwrap()),
                 "slowly" => answer.is_slow = true,
                 "stall" => answer.ending = Ending::Stall,
                 "drip" => answer.ending = Ending::Drip,
                 "repeat" => answer.ending = Ending::Repeat(values.expand(rest)),
                 "pass" | "tunnel" => {
-                    answer.ending = Ending::Pass {
-                        upstream: String::from_utf8(values.expand("{upstream}")).unwrap(),
-                        limit: rest.parse().unwrap_or(u64::MAX),
-                        without: rest.strip_prefix("without ").unwrap_or_default().to_owned(),
-                        is_tunnel: word == "tunnel",
-                    };
+                    let upstream = String::from_utf8(values.expand("{upstream}")).unwrap();
+                    let limit = rest.parse().unwrap_or(u64::MAX);
+                    let without = rest.strip_prefix("without ").unwrap_or_default();
+                    let without = (word == "pass").then(|| without.to_owned());
+                    answer.ending = Ending::Pass(upstream, limit, without);
                 }
                 _ => panic!("{part:?} is no ending of an answer"),
             }
         }
         answer
-    }
-
-    /// Returns an answer with this status, these headers and this body.
-    pub fn with_status(status: &str, headers: &[(&str, &str)], body: &[u8]) -> Self {
-        let headers = headers
-            .iter()
-            .map(|(name, value)| format!("; {name}: {value}"));
-        let head = headers.fold(status.to_owned(), |head, header| head + &header);
-        let mut answer = Self::new("", &Values::default());
-        let is_stated = head.contains("Content-Length: ");
-        answer.bytes = head_bytes(
-            &head,
-            (!is_stated).then_some(body.len()),
-            &Values::default(),
-        );
-        answer.bytes.extend(body);
-        answer
-    }
-}
-
-fn split_body(text: &str) -> (&str, &str) {
-    match text.split_once("<< ") {
-        Some((head, body)) => (head.trim(), body),
-        None => (text.trim(), ""),
     }
 }
 
@@ -217,7 +185,7 @@ pub struct Script(Arc<Choose>);
 struct Rule {
     /// Texts that a head must contain, or, with `true`, must not contain.
     needles: Vec<(bool, String)>,
-    steps: Vec<(usize, String)>,
+    steps: Vec<String>,
     asked: AtomicUsize,
 }
 
@@ -226,18 +194,16 @@ impl Rule {
         let (needles, steps) = text.split_once(" => ").unwrap_or(("", text));
         let needle = |text: &str| {
             let text = String::from_utf8(values.expand(text.trim())).unwrap();
-            (
-                text.starts_with('!'),
-                text.trim_start_matches('!').to_owned(),
-            )
+            let bare = text.trim_start_matches('!').to_owned();
+            (bare != text, bare)
         };
         let step = |step: &str| match step.trim().split_once(" x ") {
-            Some((count, answer)) => (count.parse().unwrap(), answer.to_owned()),
-            None => (1, step.to_owned()),
+            Some((count, answer)) => vec![answer.to_owned(); count.parse().unwrap()],
+            None => vec![step.to_owned()],
         };
         Self {
             needles: needles.split(" & ").map(needle).collect(),
-            steps: steps.split(" then ").map(step).collect(),
+            steps: steps.split(" then ").flat_map(step).collect(),
             asked: AtomicUsize::new(0),
         }
     }
@@ -247,23 +213,17 @@ impl Rule {
         needles.all(|(is_absent, needle)| head.contains(needle) != *is_absent)
     }
 
-    /// Returns the script of the next answer.
+    /// Returns the script of the next answer; the last one is repeated.
     fn next(&self) -> &str {
-        let mut number = self.asked.fetch_add(1, Ordering::SeqCst);
-        for (count, step) in &self.steps {
-            match number.checked_sub(*count) {
-                Some(rest) => number = rest,
-                None => return step,
-            }
-        }
-        &self.steps.last().unwrap().1
+        let number = self.asked.fetch_add(1, Ordering::SeqCst);
+        &self.steps[number.min(self.steps.len() - 1)]
     }
 }
 
 impl Script {
     /// Reads a script.
     pub fn new(text: &str, values: &Values) -> Self {
-        Self::before(text, values, |_| Answer::with_status("404", &[], b""))
+        Self::before(text, values, |_| Answer::new("404", &Values::default()))
     }
 
     /// Reads a script with a default for requests without a rule.
@@ -276,7 +236,7 @@ impl Script {
         let rules: Vec<_> = rules.map(|rule| Rule::new(rule, values)).collect();
         let values = values.clone();
         // An error in a script fails the test, and not a connection.
-        for (_, step) in rules.iter().flat_map(|rule| &rule.steps) {
+        for step in rules.iter().flat_map(|rule| &rule.steps) {
             drop(Answer::new(step, &values.clone().with("host", "h")));
         }
         Self::from_fn(move |request| {
@@ -324,7 +284,6 @@ impl Port {
         let address = self.0.local_addr().unwrap();
         let seen = Arc::<Mutex<Vec<Received>>>::default();
         let connections = Arc::new(AtomicUsize::new(0));
-        let scheme = if tls.is_some() { "https" } else { "http" };
         let tls = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
         let listener = tokio::net::TcpListener::from_std(self.0).unwrap();
         let (log, count) = (Arc::clone(&seen), Arc::clone(&connections));
@@ -342,7 +301,6 @@ impl Port {
         });
         ScriptedServer {
             address,
-            scheme,
             seen,
             connections,
             task,
@@ -355,7 +313,6 @@ impl Port {
 pub struct ScriptedServer {
     /// The address that the server listens on.
     pub address: SocketAddr,
-    scheme: &'static str,
     seen: Arc<Mutex<Vec<Received>>>,
     connections: Arc<AtomicUsize>,
     task: JoinHandle<()>,
@@ -373,19 +330,14 @@ impl ScriptedServer {
         Port::take().serve(None, script)
     }
 
-    /// Serves a script over https.
-    pub fn start_tls(config: ServerConfig, script: Script) -> Self {
-        Port::take().serve(Some(config), script)
-    }
-
     /// Reads a script without values, and serves it over http.
     pub fn follow(script: &str) -> Self {
         Self::start(Script::new(script, &Values::default()))
     }
 
-    /// The URL of a path.
+    /// The URL of a path on a server without TLS.
     pub fn url(&self, path: &str) -> String {
-        format!("{}://{}{path}", self.scheme, self.address)
+        format!("http://{}{path}", self.address)
     }
 
     /// `127.0.0.1:PORT`.
@@ -418,9 +370,13 @@ async fn serve(
         log.push(request.clone());
         log.len() - 1
     };
-    if matches!(answer.ending, Ending::Pass { .. }) {
+    if let Ending::Pass(upstream, limit, without) = &answer.ending {
         stream.write_all(&answer.bytes).await.ok()?;
-        return pass(stream, &request, &answer.ending).await;
+        // One request for each connection, so that the script chooses the answer to each.
+        let close = " HTTP/1.1\r\nconnection: close\r\n";
+        let without = without.as_ref().filter(|_| request.method != "RAW");
+        let head = without.map(|name| request.head(name).replacen("\r\n", close, 1) + "\r\n");
+        return pass(stream, upstream, *limit, &head.unwrap_or_default()).await;
     }
     match answer.most {
         None => {
@@ -445,7 +401,7 @@ async fn serve(
         Ending::Repeat(bytes) => loop {
             stream.write_all(&bytes).await.ok()?;
         },
-        Ending::Close | Ending::Pass { .. } => stream.shutdown().await.ok()?,
+        Ending::Close | Ending::Pass(..) => stream.shutdown().await.ok()?,
     }
     Some(())
 }
@@ -519,29 +475,15 @@ async fn skip(stream: &mut (impl AsyncRead + Unpin), most: usize) {
 /// Connects the client with the upstream server until the upstream closes or the script's limit of bytes is reached.
 async fn pass(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    request: &Received,
-    ending: &Ending,
+    upstream: &str,
+    limit: u64,
+    head: &str,
 ) -> Option<()> {
-    let Ending::Pass {
-        upstream,
-        limit,
-        without,
-        is_tunnel,
-    } = ending
-    else {
-        return None;
-    };
     let mut server = TcpStream::connect(upstream).await.ok()?;
-    if !is_tunnel && request.method != "RAW" {
-        // One request for each connection, so that the script chooses the answer to each.
-        let head = request
-            .head(without)
-            .replacen("\r\n", " HTTP/1.1\r\nconnection: close\r\n", 1);
-        server.write_all((head + "\r\n").as_bytes()).await.ok()?;
-    }
+    server.write_all(head.as_bytes()).await.ok()?;
     let (mut from_client, mut to_client) = split(stream);
     let (from_server, mut to_server) = server.split();
-    let mut answer = from_server.take(*limit);
+    let mut answer = from_server.take(limit);
     tokio::select! {
         _ = copy(&mut answer, &mut to_client) => {}
         () = async {

@@ -24,6 +24,5 @@ mod e2e {
     mod platform;
     mod removal;
     mod restart;
-    mod sources;
     mod wait;
 }

@@ -57,7 +57,7 @@ const CHECKS: &[Check] = &[
     ("pause, tries, patience", [Some(40), Some(88), Some(5)], r"(?i)\b(pauses?|tries|patience|pace)\b"),
     ("definition for CRD", [Some(80), Some(201), Some(25)], r"(?i)\bdefinitions?\b"),
     ("apiserver in prose", [Some(20), Some(25), Some(5)], r#"(?i)(^|[^-/`"\w])apiserver($|[^.:/\w])"#),
-    ("table words of docs/parity.md", [None, None, Some(0)], r"\| (as there|otherwise:|partly:|not there:)"),
+    ("table words of the parity pages", [None, None, Some(0)], r"\| (as there|otherwise:|partly:|not there:)"),
 ];
 
 /// Scope of a text: index of its limit.

@@ -270,15 +270,9 @@ mod tests {
     }
 
     #[test]
-    fn a_followed_link_is_read_as_its_target() {
-        let (_folder, survey) = linked();
-        survey.check().unwrap();
-        assert_rows!(survey.files.iter().map(|(path, _)| path).collect::<Vec<_>>() => ["manifests/a", "shared/a"]);
-    }
-
-    #[test]
     fn directory_replaced_by_a_link_is_not_followed() {
         let (directory, survey) = linked();
+        assert_eq!(survey.files.iter().count(), 2);
         let shared = directory.path().join("bundle/shared");
         fs::rename(&shared, directory.path().join("before")).unwrap();
         symlink("../outside", &shared).unwrap();

@@ -2,6 +2,9 @@
 //!
 //! The caller fetches the documents from a registry, a directory or an archive, and verifies their digests.
 //!
+//! The types of `oci-client` and `oci-spec` are used only for writing: they reject a document without a schema version, a
+//! media type or a complete platform, and accept one that is a manifest and an index.
+//!
 //! ```
 //! use unpacker::oci::{Document, Index};
 //! let index = br#"{"schemaVersion": 2, "manifests": [{"mediaType": "application/vnd.oci.image.manifest.v1+json",

@@ -164,22 +164,3 @@ fn header(size: u64) -> tar::Header {
     header.set_size(size);
     header
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Tree;
-
-    /// `XFL` in the gzip header is the compression level; 4 is the fastest.
-    #[test]
-    fn archives_use_fast_compression_and_images_the_default() {
-        let mut builder = manifests::content::Builder::new(manifests::content::Limits::default());
-        builder.add("a", 0o644, &mut b"aaaa".as_slice()).unwrap();
-        let content = builder.finish();
-        let (mut image, mut archive) = (Vec::new(), Vec::new());
-        pack(&content, Format::TarGz, &mut image).unwrap();
-        let tree = Tree::from_content(content);
-        tree.pack(Format::TarGz, &mut archive).unwrap();
-        assert_eq!((image[8], archive[8]), (0, 4));
-    }
-}

@@ -44,26 +44,3 @@ fn is_at_or_below(path: &str, dir: &str) -> bool {
     path.strip_prefix(dir)
         .is_some_and(|suffix| suffix.is_empty() || suffix.starts_with('/'))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_parents_and_children_of_selected_paths_are_entered() {
-        let select = |paths: &[&str]| {
-            let paths = paths.iter().map(|&path| path.to_owned()).collect();
-            Select::new(&with!(Options, select: Selection::Only(paths)))
-        };
-        let selection = select(&["./a/b/", "c.yaml"]).unwrap();
-        assert_each!(|path, takes, enters| (selection.matches(path), selection.descends_into(path)) => (takes, enters);
-            "a", false => true;
-            "a/b", true => true;
-            "a/b/c", true => true;
-            "a/bc", false => false;
-            "c.yaml", true => true;
-            "d", false => false;
-        );
-        assert!(select(&["../up"]).is_err());
-    }
-}

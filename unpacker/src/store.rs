@@ -30,6 +30,7 @@
 mod access_clock;
 mod disk;
 mod error;
+mod eviction;
 mod files;
 mod hold;
 mod memory_cache;
@@ -48,6 +49,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
+use futures::executor::block_on;
 use manifests::content::{Content, Limits};
 use tracing::warn;
 
@@ -197,12 +199,14 @@ impl Store {
             return content;
         }
         counts.misses.add(1);
-        let on_wait = || counts.shared.add(1);
-        self.inner.reads.run(&(*digest, *limits), on_wait, || {
+        let (store, digest, limits) = (self.clone(), *digest, *limits);
+        let read = async move {
             // Another read may have ended since the first lookup.
-            let cached = self.cached(digest, limits);
-            cached.unwrap_or_else(|| self.read(digest, limits))
-        })
+            let cached = store.cached(&digest, &limits);
+            cached.unwrap_or_else(|| store.read(&digest, &limits))
+        };
+        let on_join = || counts.shared.add(1);
+        block_on(self.inner.reads.run((digest, limits), on_join, read))
     }
 
     fn cached(&self, digest: &Digest, limits: &Limits) -> Option<Result<Arc<Content>>> {

@@ -113,7 +113,7 @@ where
     let progress = progress.clone();
     let work = {
         let store = store.clone();
-        async move {
+        Box::pin(async move {
             // The lookup is a part of the shared work. A separate lookup before it could miss content that another
             // caller stores in the meantime.
             if let Some(existing) = find(&store, &request).await? {
@@ -121,7 +121,7 @@ where
             }
             let fetched = fetch(Arc::clone(&request)).await?;
             store_fetched(&store, fetched, request).await
-        }
+        })
     };
     match key {
         Some(id) => store.fetches().get_or_start(id, &progress, work).await,

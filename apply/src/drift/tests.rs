@@ -50,8 +50,5 @@ fn failed_watch_hides_no_drift_of_other_kinds() {
     let view = with!(InstanceView, synced: false, absent: [identity("deleted")].into(), unknown: [identity("hidden")].into());
     assert_eq!(drifted(&inventory, &view), [identity("deleted")]);
     // Without a view of the instance, no drift is known.
-    assert_eq!(
-        drifted(&inventory, &InstanceView::default()),
-        [] as [Identity; 0]
-    );
+    assert_rows!(drifted(&inventory, &InstanceView::default()) => [] as [Identity; 0]);
 }

@@ -34,7 +34,6 @@ fn built_in() -> DiscoveredKinds {
         "v1", "Namespace" => false;
         "v1", "ConfigMap" => true;
         "v1", "ServiceAccount" => true;
-        "v1", "Secret" => true;
         "apps/v1", "Deployment" => true;
         "rbac.authorization.k8s.io/v1", "ClusterRole" => false;
         "apiextensions.k8s.io/v1", "CustomResourceDefinition" => false;
@@ -63,34 +62,18 @@ fn plan(objects: Vec<Object>) -> Plan {
     plan_with(objects, &Inventory::new(), &[])
 }
 
-/// Formats a plan with one line for each object.
-fn lines(plan: &Plan) -> String {
-    let line = |action, wave, text| format!("{action:<8}{wave:<15}{text}\n");
-    let steps = plan.steps.iter().map(|ApplyStep { wave, object, .. }| {
-        let text = format!("{} ({})", object.identity(), object.api_version());
-        line("apply", format!("{wave:?}"), text)
-    });
-    let other = |action, text| line(action, String::new(), text);
-    let leaving = leaving(plan).into_iter().map(|text| other("delete", text));
-    let absent = |action, all: &[MissingKind]| -> String {
-        let lines = all.iter().flat_map(|absent| {
-            let api = &absent.api_version;
-            let line = move |id| other(action, format!("{id} ({api} is not served)"));
-            absent.needed_by.iter().map(line)
-        });
-        lines.collect()
+/// Formats the steps of a plan.
+fn steps(plan: &Plan) -> Vec<String> {
+    let line = |ApplyStep { wave, object, .. }: &ApplyStep| {
+        format!("{wave:?}: {} {}", object.api_version(), object.identity())
     };
-    let waits = absent("waits", &plan.deferred);
-    let missing = absent("missing", &plan.missing);
-    steps.chain(leaving).chain([waits, missing]).collect()
+    plan.steps.iter().map(line).collect()
 }
 
 fn inventory(identities: impl IntoIterator<Item = Identity>) -> Inventory {
     let entry = with!(Entry, version: "v1".to_owned());
-    let entries = identities
-        .into_iter()
-        .map(|identity| (identity, entry.clone()));
-    entries.collect()
+    let with_entry = |identity| (identity, entry.clone());
+    identities.into_iter().map(with_entry).collect()
 }
 
 // parity: rukpak-9
@@ -106,18 +89,19 @@ fn objects_are_applied_in_waves_and_custom_resources_last() {
         object("v1", "Namespace", "operators"),
         object("v1", "ServiceAccount", "operator"),
     ]);
-    let expected = "apply   Namespaces     Namespace operators (v1)\n\
-     apply   Definitions    CustomResourceDefinition etcdclusters.etcd.io (apiextensions.k8s.io/v1)\n\
-     apply   Configuration  ServiceAccount operators/operator (v1)\n\
-     apply   Configuration  ClusterRole operator (rbac.authorization.k8s.io/v1)\n\
-     apply   Workloads      ValidatingWebhookConfiguration hooks (admissionregistration.k8s.io/v1)\n\
-     apply   Workloads      Deployment operators/operator (apps/v1)\n\
-     apply   Resources      EtcdCluster operators/example (etcd.io/v1)\n";
-    assert_eq!(lines(&plan), expected);
+    let expected = [
+        "Namespaces: v1 Namespace operators",
+        "Definitions: apiextensions.k8s.io/v1 CustomResourceDefinition etcdclusters.etcd.io",
+        "Configuration: v1 ServiceAccount operators/operator",
+        "Configuration: rbac.authorization.k8s.io/v1 ClusterRole operator",
+        "Workloads: admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration hooks",
+        "Workloads: apps/v1 Deployment operators/operator",
+        "Resources: etcd.io/v1 EtcdCluster operators/example",
+    ];
+    assert_eq!(steps(&plan), expected);
     // The API path comes from the CRD, because the API is not served yet.
-    let resource = plan.steps.last().unwrap();
-    assert_eq!(resource.kind.resource.plural, "etcdclusters");
-    assert!(resource.kind.namespaced);
+    let kind = &plan.steps[6].kind;
+    assert_rows!((&*kind.resource.plural, kind.namespaced) => ("etcdclusters", true));
 }
 
 #[test]
@@ -141,8 +125,8 @@ fn objects_get_owner_marks_and_lose_cluster_fields() {
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {
             "name": "a", "namespace": "elsewhere", "uid": "x", "resourceVersion": "7", "creationTimestamp": null,
-            "managedFields": [], "ownerReferences": [{"kind": "Pod", "name": "p", "uid": "gone", "controller": true}],
-            "labels": {"app": "a", labels::OWNER_NAME: "somebody-else"},
+            "managedFields": [], "ownerReferences": [{"kind": "Pod", "name": "p", "uid": "u", "controller": true}],
+            "labels": {"app": "a", labels::OWNER_NAME: "other"},
         },
         "data": {"a": "b"},
     });
@@ -224,14 +208,17 @@ fn objects_of_unserved_kinds_are_deferred_or_missing() {
     ];
     let optional = "ServiceMonitor.monitoring.coreos.com";
     let plan = plan_with(objects, &inventory(applied), &[optional]);
-    let expected = "apply   Configuration  ConfigMap operators/d (v1)\n\
-     delete                 CatalogSource other/leaves\n\
-     waits                  ServiceMonitor a (monitoring.coreos.com/v1 is not served)\n\
-     waits                  ServiceMonitor b (monitoring.coreos.com/v1 is not served)\n\
-     missing                CatalogSource c (operators.coreos.com/v1alpha1 is not served)\n";
-    assert_eq!(lines(&plan), expected);
-    assert_eq!(plan.deferred[0].kind, "ServiceMonitor");
-    assert_eq!(plan.steps[0].object.name(), "d");
+    let absent = |kinds: &[MissingKind]| {
+        let [kind] = kinds else { panic!("{kinds:?}") };
+        let objects = crate::first_few(&kind.needed_by, 9);
+        format!("{} {}: {objects}", kind.api_version, kind.kind)
+    };
+    assert_rows! {
+        steps(&plan) => ["Configuration: v1 ConfigMap operators/d"];
+        leaving(&plan) => ["CatalogSource other/leaves"];
+        absent(&plan.deferred) => "monitoring.coreos.com/v1 ServiceMonitor: ServiceMonitor a, ServiceMonitor b";
+        absent(&plan.missing) => "operators.coreos.com/v1alpha1 CatalogSource: CatalogSource c";
+    }
 }
 
 #[test]
@@ -240,17 +227,14 @@ fn cluster_scoped_object_remains_while_its_api_is_not_served() {
     let mut placed = object(api_version, "ServiceMonitor", "placed");
     placed.value_mut()["metadata"]["namespace"] = "elsewhere".into();
     let objects = vec![placed, object(api_version, "ServiceMonitor", "bare")];
-    let monitor =
-        |namespace, name| identity("monitoring.coreos.com", "ServiceMonitor", namespace, name);
     // The identities under which the objects may have been applied: namespaced or cluster-scoped.
-    let applied = inventory([
-        monitor("elsewhere", "placed"),
-        monitor("", "placed"),
-        monitor(NAMESPACE, "bare"),
-        monitor("", "bare"),
-        monitor(NAMESPACE, "placed"),
-    ]);
-    assert_rows!(leaving(&plan_with(objects, &applied, &[])) => ["ServiceMonitor operators/placed"]);
+    let applied = ::tests::rows![
+        "elsewhere" => "placed"; "" => "placed"; NAMESPACE => "bare"; "" => "bare"; NAMESPACE => "placed";
+    ];
+    let applied = applied.map(|(namespace, name)| {
+        identity("monitoring.coreos.com", "ServiceMonitor", namespace, name)
+    });
+    assert_rows!(leaving(&plan_with(objects, &inventory(applied), &[])) => ["ServiceMonitor operators/placed"]);
 }
 
 #[test]

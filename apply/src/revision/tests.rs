@@ -23,10 +23,6 @@ fn noise(seed: u64, length: usize) -> String {
     (0..length).map(|_| random.alphanumeric()).collect()
 }
 
-fn stream(encoded: &Encoded) -> Vec<u8> {
-    encoded.parts.concat()
-}
-
 fn read(encoded: &Encoded, bytes: &[u8]) -> Result<Revision<Value>, DecodeError> {
     decode(bytes, &encoded.checksum, 3, "uid")
 }
@@ -35,19 +31,17 @@ fn read(encoded: &Encoded, bytes: &[u8]) -> Result<Revision<Value>, DecodeError>
 fn records_are_read_as_they_were_written() {
     let large = noise(7, 2 << 20);
     for objects in [
-        Vec::new(),
-        vec![object("a", "1")],
-        vec![
-            object("a", "line\nbreak"),
-            object("b", ""),
-            object("c", "ü"),
-        ],
+        &[][..],
+        &[("a", "1")],
+        &[("a", "line\nbreak"), ("b", ""), ("c", "ü")],
         // One object may take several parts.
-        vec![object("a", &large), object("b", "1")],
+        &[("a", large.as_str()), ("b", "1")],
     ] {
+        let objects = objects.iter().map(|(name, data)| object(name, data));
+        let objects: Vec<Object> = objects.collect();
         let encoded = encode(&header(3), &objects).unwrap();
         assert!(encoded.parts.iter().all(|part| part.len() <= MAX_PART));
-        assert_rows!(read(&encoded, &stream(&encoded)).unwrap() => Revision { header: header(3), objects });
+        assert_rows!(read(&encoded, &encoded.parts.concat()).unwrap() => Revision { header: header(3), objects });
     }
 }
 
@@ -60,7 +54,7 @@ fn ten_thousand_objects_take_several_parts() {
     let (last, others) = sizes.split_last().unwrap();
     assert!(others.len() >= 2 && others.iter().all(|size| *size == MAX_PART));
     assert!((1..=MAX_PART).contains(last));
-    assert_eq!(read(&encoded, &stream(&encoded)).unwrap().objects, objects);
+    assert_rows!(read(&encoded, &encoded.parts.concat()).unwrap().objects => objects);
 
     // A part is missing, or two are exchanged.
     let mut exchanged = encoded.parts.clone();
@@ -74,7 +68,7 @@ fn ten_thousand_objects_take_several_parts() {
 fn modified_record_is_rejected() {
     let objects = [object("a", "1"), object("b", "2")];
     let encoded = encode(&header(3), &objects).unwrap();
-    let whole = stream(&encoded);
+    let whole = encoded.parts.concat();
     let mut edited = whole.clone();
     edited[whole.len() / 2] ^= 1;
     let truncated = &whole[..whole.len() / 2];

@@ -192,16 +192,6 @@ fn upgrades_follow_one_edge() {
     }
 }
 
-#[test]
-fn channel_changes_follow_edges() {
-    let channels = [("stable", CHAIN), ("fast", "1.3.0<1.2.0 1.4.0<1.3.0")];
-    let package = package("stable", &channels);
-    for (from, chosen) in [("1.2.0", "upgrade 1.3.0"), ("1.1.0", "stay")] {
-        let request = with!(Request, channel: Some("fast"));
-        assert_eq!(next(from, request, &package), chosen, "{from}");
-    }
-}
-
 /// A change to the highest bundle, the reason why it is then not chosen, and the bundle that is chosen instead.
 type Spoiled = (fn(&mut Bundle), &'static str);
 
@@ -245,15 +235,6 @@ fn ineligible_bundles_are_not_chosen_and_have_reasons() {
 }
 
 #[test]
-fn lower_upgrade_replaces_an_ineligible_one() {
-    let entries = "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~<1.2.0";
-    let mut package = package("stable", &[("stable", entries)]);
-    package.bundles.get_mut("1.2.0").unwrap().max_openshift = max_openshift("4.9");
-    let request = with!(Request, openshift: Some("4.10.0".parse().unwrap()));
-    assert_eq!(next("1.0.0", request, &package), "upgrade 1.1.0");
-}
-
-#[test]
 fn undeterminable_max_openshift_is_a_warning() {
     let with_max = |text| {
         let mut package = package("stable", &[("stable", "1.0.0")]);
@@ -278,8 +259,8 @@ fn undeterminable_max_openshift_is_a_warning() {
 }
 
 #[test]
-fn range_limits_the_choice() {
-    let package = package("stable", &[("stable", CHAIN)]);
+fn requests_limit_the_choice() {
+    let chain = package("stable", &[("stable", CHAIN)]);
     for (range, fresh, upgraded) in ::tests::rows![
         "<1.2.0", "install 1.1.0" => "stay";
         "1.0.0", "install 1.0.0" => "stay";
@@ -288,9 +269,22 @@ fn range_limits_the_choice() {
     ] {
         let range = Range::parse(range).unwrap();
         let request = with!(Request, range: Some(&range));
-        assert_eq!(short(&decide(&request, &package)), fresh);
-        assert_eq!(next("1.1.0", request, &package), upgraded);
+        assert_eq!(short(&decide(&request, &chain)), fresh);
+        assert_eq!(next("1.1.0", request, &chain), upgraded);
     }
+    // A change of the channel follows edges.
+    let fast = ("fast", "1.3.0<1.2.0 1.4.0<1.3.0");
+    let channels = package("stable", &[("stable", CHAIN), fast]);
+    for (from, chosen) in [("1.2.0", "upgrade 1.3.0"), ("1.1.0", "stay")] {
+        let request = with!(Request, channel: Some("fast"));
+        assert_eq!(next(from, request, &channels), chosen, "{from}");
+    }
+    // A lower upgrade replaces an ineligible one.
+    let entries = "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~<1.2.0";
+    let mut skipping = package("stable", &[("stable", entries)]);
+    skipping.bundles.get_mut("1.2.0").unwrap().max_openshift = max_openshift("4.9");
+    let request = with!(Request, openshift: Some("4.10.0".parse().unwrap()));
+    assert_eq!(next("1.0.0", request, &skipping), "upgrade 1.1.0");
 }
 
 #[test]

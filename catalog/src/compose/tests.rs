@@ -57,7 +57,7 @@ fn graph(composed: &ComposedCatalog, channel: &str) -> Vec<String> {
     channel.entries.iter().map(edge).collect()
 }
 
-// parity: run-10
+// parity: run-7, run-10, run-11, run-13, sdk-25
 #[test]
 fn catalog_without_index_has_only_the_bundles() {
     for form in [ComposeMode::Run, ComposeMode::Upgrade] {
@@ -72,11 +72,7 @@ fn catalog_without_index_has_only_the_bundles() {
         );
         assert!(documents[2].contains("image: example.com/tide:v0.0.1\n"));
     }
-}
-
-// parity: run-7, run-11, run-13, sdk-25
-#[test]
-fn bundles_form_a_chain_in_their_order() {
+    // Several bundles form a chain in their order.
     let bundles = ["0.0.1", "0.0.2", "0.0.10", "0.0.9"].map(bundle).into();
     let composed = try_compose(None, ComposeMode::Upgrade, bundles).unwrap();
     let expected =
@@ -84,7 +80,7 @@ fn bundles_form_a_chain_in_their_order() {
     assert_eq!(graph(&composed, "alpha").join(" "), expected);
 }
 
-// parity: run-11, run-13, run-20, sdk-24, sdk-25
+// parity: run-11, run-13, run-20, sdk-12, sdk-24, sdk-25
 #[test]
 fn content_of_the_index_is_kept() {
     let mut entries = json!([
@@ -105,8 +101,11 @@ fn content_of_the_index_is_kept() {
         json!({"schema": "example.com/other", "package": "tide", "kept": [1, 2]}),
         json!({"schema": "example.com/other", "kept": true}),
     ];
-    let bundles = vec![bundle("0.0.3"), bundle("0.0.4")];
-    let composed = try_compose(index(&blobs), ComposeMode::Upgrade, bundles).unwrap();
+    let (index, bundles) = (index(&blobs), vec![bundle("0.0.3"), bundle("0.0.4")]);
+    let defaults = ["tide", "other", "absent"].map(|package| index.default_channel(package));
+    let expected = [Some("stable"), Some("only"), None];
+    assert_eq!(defaults.each_ref().map(Option::as_deref), expected);
+    let composed = try_compose(index, ComposeMode::Upgrade, bundles).unwrap();
     let mut text = Vec::new();
     composed.rendered.write(Format::Json, &mut text).unwrap();
     let documents = serde_json::Deserializer::from_slice(&text).into_iter::<Value>();
@@ -257,20 +256,14 @@ fn history_round_trips() {
     assert!(written[INJECTED_BUNDLES].contains("semver"));
     assert_eq!(History::read(&written), Ok(none));
     assert_eq!(History::read(&BTreeMap::new()), Ok(History::default()));
-}
-
-#[test]
-fn history_is_limited_to_its_readable_size() {
-    let mut history = History::default();
+    // A history has at most as many bundles as can be read again.
+    let mut full = History::default();
     for number in 0..500 {
-        history.push(&format!("a.io/tide:{number}"), None).unwrap();
+        full.push(&format!("a.io/tide:{number}"), None).unwrap();
     }
-    let full = history.push("a.io/tide:500", None).unwrap_err().to_string();
-    assert!(
-        full.starts_with("the history reached its limit of 500 bundles"),
-        "{full}"
-    );
-    assert_eq!(History::read(&history.to_annotations()), Ok(history));
+    let error = full.push("a.io/tide:500", None).unwrap_err();
+    starts(error, "the history reached its limit of 500 bundles");
+    assert_eq!(History::read(&full.to_annotations()), Ok(full));
 }
 
 // parity: run-16
@@ -317,18 +310,5 @@ fn damaged_history_is_reported_with_a_remedy() {
         // Only a reader of the index knows the meaning of this value.
         let found = message.contains("remove the annotation");
         assert_eq!(found, key == INDEX_IMAGE, "{message}");
-    }
-}
-
-// parity: sdk-12
-#[test]
-fn index_has_the_default_channels() {
-    let index = index(&[package("other", "fast"), package("tide", "stable")]);
-    for (package, expected) in [
-        ("tide", Some("stable")),
-        ("other", Some("fast")),
-        ("nobody", None),
-    ] {
-        assert_eq!(index.default_channel(package).as_deref(), expected);
     }
 }

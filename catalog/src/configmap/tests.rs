@@ -48,8 +48,9 @@ fn read(data: &BTreeMap<String, String>) -> Result<ConfigMap, Error> {
 fn three() -> BTreeMap<String, String> {
     let icon = "    replaces: tide.v1\n    icon: [{base64data: AAAA, mediatype: image/png}]\n";
     let skips = "    replaces: tide.v2\n    skips: [tide.v2-bad]\n";
+    let max = "annotations: {operators.coreos.com/maxOpenShiftVersion: '4.10', ";
     let csvs = [
-        csv("tide.v1", "1.0.0", ""),
+        csv("tide.v1", "1.0.0", "").replace("annotations: {", max),
         csv("tide.v2", "2.0.0", icon),
         csv("tide.v3", "3.0.0", skips),
         csv("other.v1", "1.0.0", ""),
@@ -59,28 +60,9 @@ fn three() -> BTreeMap<String, String> {
   defaultChannel: stable
   channels: [{name: stable, currentCSV: tide.v2}, {name: fast, currentCSV: tide.v3}]
 - packageName: lost
-  channels: [{name: only, currentCSV: nobody}]
+  channels: [{name: only, currentCSV: absent}]
 ";
     data(CRD, &csvs.concat(), packages)
-}
-
-// parity: max-4
-#[test]
-fn config_map_declares_max_openshift_in_every_spelling() {
-    let list = r#"[{"type": "olm.maxOpenShiftVersion", "value": 4.10}]"#;
-    for (key, text) in [
-        ("operators.coreos.com/maxOpenShiftVersion", "4.10"),
-        ("olm.properties", list),
-    ] {
-        let annotations = format!("annotations: {{{key}: '{text}', ");
-        let csvs = csv("tide.v1", "1.0.0", "").replace("annotations: {", &annotations);
-        let packages = "[{packageName: tide, channels: [{name: stable, currentCSV: tide.v1}]}]";
-        let map = read(&data(CRD, &csvs, packages)).unwrap();
-        let catalog = load(Source::Files(&map), &Limits::default()).unwrap();
-        let bundle = catalog.packages["tide"].bundle("tide.v1").unwrap();
-        let declared = bundle.max_openshift.as_ref().unwrap();
-        assert_eq!(declared.text(), "4.10", "{key}");
-    }
 }
 
 fn text_of(map: &ConfigMap, path: &str) -> String {
@@ -89,12 +71,12 @@ fn text_of(map: &ConfigMap, path: &str) -> String {
     text
 }
 
-// parity: serve-6, serve-7
+// parity: serve-6, serve-7, max-4
 #[test]
 fn config_map_is_a_catalog_of_bundles_with_manifests() {
     let map = read(&three()).unwrap();
     let left_out = [
-        "channel \"only\" of package \"lost\" is skipped: its currentCSV \"nobody\" is not among the clusterServiceVersions",
+        "channel \"only\" of package \"lost\" is skipped: its currentCSV \"absent\" is not among the clusterServiceVersions",
         "ClusterServiceVersion \"other.v1\" is skipped: no channel reaches it through currentCSV, replaces or skips",
     ];
     assert_eq!(map.left_out(), left_out);
@@ -136,7 +118,10 @@ fn config_map_is_a_catalog_of_bundles_with_manifests() {
     assert_eq!(kinds, expected);
     let read = load(Source::Files(&map), &Limits::default()).unwrap();
     assert_eq!(read.packages.keys().collect::<Vec<_>>(), ["tide"]);
-    let missing = map.open("nobody.json").err().map(|error| error.kind());
+    // Manifests declare the max OpenShift version; `load::tests::max_openshift` has all spellings.
+    let bundle = read.packages["tide"].bundle("tide.v1").unwrap();
+    assert_eq!(bundle.max_openshift.as_ref().unwrap().text(), "4.10");
+    let missing = map.open("absent.json").err().map(|error| error.kind());
     assert_eq!(missing, Some(io::ErrorKind::NotFound));
 }
 
@@ -220,9 +205,9 @@ fn skipped_bundle_is_in_the_channel_if_it_exists() {
 }
 
 #[derive(Debug)]
-struct Folder(BTreeMap<String, String>);
+struct Directory(BTreeMap<String, String>);
 
-impl FileSource for Folder {
+impl FileSource for Directory {
     fn paths(&self) -> Vec<String> {
         self.0.keys().cloned().collect()
     }
@@ -234,8 +219,8 @@ impl FileSource for Folder {
 
 #[test]
 fn mounted_config_map_is_read_like_its_object() {
-    let mut dir = Folder(three());
-    let mounted = |dir: &Folder| ConfigMap::mounted(dir, &Limits::default());
+    let mut dir = Directory(three());
+    let mounted = |dir: &Directory| ConfigMap::mounted(dir, &Limits::default());
     dir.0.insert("readme".to_owned(), "no matter".to_owned());
     let map = mounted(&dir).unwrap();
     assert_eq!(map.unwrap().paths(), ["lost.json", "tide.json"]);
@@ -248,7 +233,7 @@ fn mounted_config_map_is_read_like_its_object() {
 /// Truncated content could be read as a smaller catalog.
 #[test]
 fn truncated_key_is_an_error() {
-    let dir = Folder(three());
+    let dir = Directory(three());
     let longest = dir.0.values().map(String::len).max().unwrap();
     let limits = |document| with!(Limits, document);
     assert!(ConfigMap::mounted(&dir, &limits(longest)).is_ok());

@@ -72,9 +72,8 @@ fn documents_are_split_as_in_go_for_every_read_size() {
 fn documents_longer_than_a_read_are_complete() {
     for separator in ["", "\n---\n"] {
         let start = if separator.is_empty() { "" } else { "# yaml\n" };
-        let text: Vec<String> = (0..5)
-            .map(|at| format!("{{\"a{at}\": \"{}\"}}", "\\\"x".repeat(200_000 + at)))
-            .collect();
+        let text = |at: usize| format!("{{\"a{at}\": \"{}\"}}", "\\\"x".repeat(200_000 + at));
+        let text: Vec<String> = (0..5).map(text).collect();
         let (found, _) = cuts(&format!("{start}{}", text.join(separator)), usize::MAX);
         let found = found.iter();
         let found = found.map(|(text, _)| text.trim_start_matches(start).trim());
@@ -84,11 +83,8 @@ fn documents_longer_than_a_read_are_complete() {
 
 #[test]
 fn endless_document_exceeds_the_limit() {
-    let endless = io::repeat(b'{');
-    let mut stream = DocumentStream::new(endless, 1 << 20);
-    assert!(matches!(
-        stream.next(),
-        Err(StreamError::TooLarge(0x10_0000))
-    ));
+    let mut stream = DocumentStream::new(io::repeat(b'{'), 1 << 20);
+    let is_limited = matches!(stream.next(), Err(StreamError::TooLarge(0x10_0000)));
+    assert!(is_limited);
     assert!(stream.buffer.len() < 4 << 20);
 }

@@ -145,10 +145,8 @@ fn max_openshift_key_of_a_bundle_is_a_property() {
         format!("\"properties\": [ {{\"type\": \"a\", \"value\": 1}} ], {key}: null"), &["1", "null"] => &[];
         // The lower release is used.
         format!("{key}: \"4.8\", \"properties\": [{same}]"), &["\"4.8\""] => &[];
-        format!("{key}: \"4.9\", \"properties\": [{same}]"), &["\"4.8\""] => &[];
         format!("{key}: \"4.7\", \"properties\": [{same}]"), &["\"4.7\""] => &[];
         format!("\"properties\": [{}],\n{key}: 4.7", same.replace("\"4.8\"", "4.80")), &["\"4.7\""] => &[2, 1];
-        format!("{key}: \"4.7\", \"properties\": [{}]", same.replace("4.8", "latest")), &["\"4.7\""] => &[];
         format!("{key}: null, \"properties\": [{same}]"), &["\"4.8\""] => &[];
         format!("{key}: \"4.7\", \"properties\": [{same}, {same}]"), &["\"4.8\"", "\"4.8\""] => &[];
         // The property declares the same release in another form.

@@ -62,7 +62,7 @@ fn texts_do_not_inject_dockerfile_instructions() {
     }
     for (key, value) in [("", "a"), ("a\"", "b"), ("a", "b\nRUN x"), ("a", "b\\")] {
         let bad = with!(Dockerfile, labels: &labels(key, value); ..good.clone());
-        let is_refused = matches!(bad.text(), Err(Error::Label(_)));
-        assert!(is_refused, "{key:?} {value:?}");
+        let is_rejected = matches!(bad.text(), Err(Error::Label(_)));
+        assert!(is_rejected, "{key:?} {value:?}");
     }
 }

@@ -106,37 +106,9 @@ fn valid_catalog_is_loaded_unchanged() {
     let needs: Vec<String> = last.requires.iter().map(ToString::to_string).collect();
     let expected = ["API v1 Pod", "package bar >1.0.0", "constraint: no"];
     assert_eq!(needs, expected);
-}
-
-#[test]
-fn yaml_and_json_load_equally() {
+    // YAML and JSON are loaded equally.
     let [yaml, json] = [yaml, lines].map(|format| loaded(&[("f", format(&sound()))]).packages);
     assert_eq!(yaml, json);
-}
-
-// parity: load-8
-#[test]
-fn result_is_independent_of_the_threads() {
-    let json = lines(&sound());
-    let mut broken = sound();
-    broken[1]["entries"] = json!([]);
-    let broken = lines(&broken).replace("foo", "bar");
-    let files = ["a.json", "b/x", "c", "d"].into_iter();
-    let texts = [&*json, &broken, "junk", "{\"schema\": 1}"];
-    let content = content(&files.zip(texts).collect::<Vec<_>>());
-    let one = load(Source::Content(&content), &with!(Limits, threads: 1)).unwrap();
-    for threads in 2..5 {
-        let several = load(Source::Content(&content), &with!(Limits, threads)).unwrap();
-        assert_eq!(several.packages, one.packages);
-        assert_eq!(several.findings, one.findings);
-    }
-}
-
-// parity: load-3
-#[test]
-fn empty_directory_is_an_empty_catalog() {
-    let catalog = loaded::<&str>(&[]);
-    assert!(catalog.is_valid() && catalog.packages.is_empty());
 }
 
 // parity: load-9

@@ -10,7 +10,7 @@ const PACKAGE: &str = "schema: olm.package\nname: a\ndefaultChannel: stable\n";
 
 /// One file each, so that opm reads the documents in a fixed order.
 fn check(text: &str) -> bool {
-    let dir = Folder::new(&[("catalog", text)]);
+    let dir = directory(&[("catalog", text)]);
     assert_same(&["."], dir.path(), None)
 }
 
@@ -107,7 +107,7 @@ fn blobs_are_ordered_by_package_and_class() {
 // parity: render-1
 #[test]
 fn several_references_are_rendered_in_their_order() {
-    let dir = Folder::new(&tests::rows![
+    let dir = directory(&tests::rows![
         "one/a" => PACKAGE;
         "two/a" => "schema: other\npackage: a\nn: 2\n---\nschema: x";
         "three/a" => "schema: other\npackage: a\nn: 3\n---\nschema: yy";
@@ -142,19 +142,19 @@ fn rendered_output_is_the_same_catalog() {
         - {type: olm.gvk.required, value: {group: g, version: v1, kind: K}}\n---\n\
         schema: olm.deprecations\npackage: a\nentries:\n\
         - {reference: {schema: olm.bundle, name: a.v1}, message: old}\n---\nschema: x\npackage: a\nn: [1.5]\n";
-    let load = |dir: &Folder| {
+    let load = |dir: &TempDir| {
         let catalog = catalog::load(Source::Directory(dir.path()), &Limits::default()).unwrap();
         assert!(catalog.is_valid(), "{:?}", catalog.findings);
         catalog.packages
     };
-    let written = Folder::new(&[("a.yaml", text)]);
+    let written = directory(&[("a.yaml", text)]);
     for format in [Format::Json, Format::Yaml] {
-        let render = |dir: &Folder| {
+        let render = |dir: &TempDir| {
             let rendered = rukpak_output(&[dir.path().to_owned()], Level::None, None).unwrap();
             print(&rendered, format)
         };
         let once = render(&written);
-        let again = Folder::new(&[("b", &once)]);
+        let again = directory(&[("b", &once)]);
         assert_eq!(load(&again), load(&written));
         same(&render(&again), &once);
         run(again.path(), &["validate", "."]).unwrap();

@@ -12,9 +12,10 @@ use catalog::{
 };
 use rusqlite::Connection;
 use serde_json::json;
+use tempfile::TempDir;
 
 use crate::{
-    Folder, print, run, same,
+    directory, print, run, same,
     testing::{has, list},
 };
 
@@ -195,19 +196,19 @@ fn rukpak_output(path: &Path, format: Format) -> String {
     print(&render.finish(), format)
 }
 
-fn database(place: &Folder, sql: &str) -> PathBuf {
+fn database(place: &TempDir, sql: &str) -> PathBuf {
     let path = place.path().join("index.db");
     drop(fs::remove_file(&path));
     Connection::open(&path).unwrap().execute_batch(sql).unwrap();
     path
 }
 
-fn theirs(place: &Folder, format: Format) -> String {
+fn theirs(place: &TempDir, format: Format) -> String {
     let args = ["render", "index.db", "-o", format.extension()];
     run(place.path(), &args).unwrap()
 }
 
-fn assert_same(place: &Folder, sql: &str) {
+fn assert_same(place: &TempDir, sql: &str) {
     let path = database(place, sql);
     for format in [Format::Json, Format::Yaml] {
         let theirs = theirs(place, format);
@@ -220,7 +221,7 @@ fn assert_same(place: &Folder, sql: &str) {
 // parity: run-6, sqlite-1, sqlite-2
 #[test]
 fn databases_are_rendered_as_by_opm() {
-    let place = Folder::new(&[]);
+    let place = directory(&[]);
     assert_same(&place, &format!("{}{}", tables(LAST), story(true)));
     assert_same(&place, &format!("{}{}", tables(6), story(false)));
 }
@@ -230,7 +231,7 @@ fn databases_are_rendered_as_by_opm() {
 // parity: sqlite-1
 #[test]
 fn every_migration_is_the_same_catalog() {
-    let place = Folder::new(&[]);
+    let place = directory(&[]);
     let of = |migration: u8| {
         let path = database(&place, &format!("{}{}", tables(migration), tale(migration)));
         rukpak_output(&path, Format::Json)

@@ -80,58 +80,45 @@ impl Fixture {
         Self { registry, contents }
     }
 
-    /// Replaces `@TAG` with an image.
-    fn text(&self, template: &str) -> String {
-        template.replace('@', &self.registry.image("tide:"))
+    /// Renders a template with both programs. The first flag can be its kind, and `@TAG` stands for an image.
+    fn both(&self, template: &str, flags: &[&str]) -> [Result<String, String>; 2] {
+        let text = template.replace('@', &self.registry.image("tide:"));
+        let dir = directory(&[("t.yaml", &text)]);
+        let kind = flags.first().and_then(|arg| arg.parse().ok());
+        let (first, rest) = flags.split_at(usize::from(kind.is_some()));
+        let start = &["alpha", "render-template", "--use-http"][..];
+        let args = [start, first, &["t.yaml"], rest].concat();
+        let rukpak = self.rukpak_output(&text, kind, rest);
+        let rukpak = rukpak.map_err(|error| error.to_string());
+        [rukpak, run(dir.path(), &args)]
     }
 
     fn rukpak_output(
         &self,
         text: &str,
         kind: Option<TemplateKind>,
-        output: &str,
-        level: Level,
-    ) -> Result<String, String> {
-        let limits = Limits::default();
-        let template = Template::read("t.yaml", text.as_bytes(), kind, &limits);
-        let template = template.map_err(|error| error.to_string())?;
-        let mut bundles = BTreeMap::new();
-        for image in template.images() {
-            let content = self.contents.get(image);
-            let content = content.ok_or_else(|| format!("{image} is not there"))?;
-            let bundle = Bundle::read(
-                content,
-                BundleImageRef::Reference(image),
-                level,
-                &mut Vec::new(),
-            );
-            bundles.insert(image.to_owned(), bundle.unwrap());
-        }
-        let rendered = template.render(bundles, &mut Vec::new());
-        let rendered = rendered.map_err(|error| error.to_string())?;
-        Ok(match output {
-            "json" => print(&rendered, Format::Json),
-            "yaml" => print(&rendered, Format::Yaml),
-            _ => mermaid(&rendered, &mut Vec::new()).map_err(|error| error.to_string())?,
-        })
-    }
-
-    /// Renders a template with both programs. The first flag can be its kind.
-    fn both(&self, template: &str, flags: &[&str]) -> [Result<String, String>; 2] {
-        let text = self.text(template);
-        let dir = Folder::new(&[("t.yaml", &text)]);
-        let kind = flags.first().and_then(|arg| arg.parse().ok());
-        let after = |flag: &str| {
+        flags: &[&str],
+    ) -> Result<String, Box<dyn std::error::Error>> {
+        let value = |flag: &str| {
             let at = flags.iter().position(|arg| *arg == flag);
             at.map(|at| flags[at + 1])
         };
-        let level = after("--migrate-level").unwrap_or("none").parse().unwrap();
-        let rukpak = self.rukpak_output(&text, kind, after("-o").unwrap_or("json"), level);
-        let mut args = vec!["alpha", "render-template", "--use-http"];
-        args.extend(flags.iter().take(usize::from(kind.is_some())));
-        args.push("t.yaml");
-        args.extend(flags.iter().skip(usize::from(kind.is_some())));
-        [rukpak, run(dir.path(), &args)]
+        let level = value("--migrate-level").unwrap_or("none").parse().unwrap();
+        let template = Template::read("t.yaml", text.as_bytes(), kind, &Limits::default())?;
+        let (mut bundles, mut warnings) = (BTreeMap::new(), Vec::new());
+        for image in template.images() {
+            let content = self.contents.get(image);
+            let content = content.ok_or_else(|| format!("{image} does not exist"))?;
+            let name = BundleImageRef::Reference(image);
+            let bundle = Bundle::read(content, name, level, &mut warnings);
+            bundles.insert(image.to_owned(), bundle.unwrap());
+        }
+        let rendered = template.render(bundles, &mut warnings)?;
+        Ok(match value("-o") {
+            Some("mermaid") => mermaid(&rendered, &mut warnings)?,
+            Some("yaml") => print(&rendered, Format::Yaml),
+            _ => print(&rendered, Format::Json),
+        })
     }
 
     fn same(&self, template: &str, flags: &[&str]) {
@@ -142,7 +129,7 @@ impl Fixture {
     }
 
     /// Asserts that both reject the template, and that our message has these parts, between dots.
-    fn refused(&self, template: &str, flags: &[&str], parts: &str) {
+    fn rejected(&self, template: &str, flags: &[&str], parts: &str) {
         match self.both(template, flags) {
             [Err(rukpak), Err(theirs)] => assert!(
                 parts.split(" · ").all(|part| rukpak.contains(part)),
@@ -242,8 +229,7 @@ fn templates_are_rendered_as_by_opm() {
         "schema: olm.semver\ncandidate: {bundles: [{image: '@zero'}, {image: '@100'}]}\ngenerateMajorChannels: true".to_owned(),
         "schema: olm.semver\nstable: {bundles: [{image: '@a'}]}\nfast: {bundles: [{image: '@b'}]}".to_owned(),
         "schema: olm.semver\nfast: {bundles: [{image: '@150'}, {image: '@100'}]}\ngenerateMajorChannels: true".to_owned(),
-        r#"{"schema": "olm.semver", "fast": {"bundles": [{"image": "@200"}, {"image": "@rc2"}, {"image": "@100"}]}}"#
-            .to_owned(),
+        r#"{"schema": "olm.semver", "fast": {"bundles": [{"image": "@200"}, {"image": "@rc2"}, {"image": "@100"}]}}"#.to_owned(),
     ] {
         fixture.same(&text, &[]);
     }
@@ -273,56 +259,67 @@ fn templates_are_rendered_as_by_opm() {
 #[test]
 fn invalid_templates_are_rejected_as_by_opm() {
     let fixture = Fixture::new();
-    for (template, flags, part) in tests::rows![
-        "", &[][..] => "is empty";
-        "schema: [", &[] => "error converting YAML to JSON";
-        "name: a", &[] => "missing root schema field";
-        "schema: olm.package", &[] => "unknown template schema";
-        "schema: olm.template.basic", &["semver"] => "should be olm.semver";
-        "schema: olm.template.basic", &["substitutes"] => "should be olm.template.substitutes";
-        "schema: olm.semver", &["basic"] => "should be olm.template.basic";
-        "schema: olm.template.basic\nentries: a", &[] => "cannot unmarshal";
-        "schema: olm.template.basic\nentries: [{a: b}]", &[] => "missing root schema field";
-        "schema: olm.template.basic\nentries: [{schema: olm.bundle}]", &[] => "must have an image";
-        "schema: olm.template.basic\nentries: [{schema: olm.bundle, image: '@100', package: tide}]", &[] => "unexpected fields";
-        "schema: olm.template.basic\nentries: [{schema: olm.bundle, image: '@absent'}]", &[] => "is not there";
-        "schema: olm.template.basic\nentries: {a: b}", &[] => "cannot unmarshal object";
-        "schema: olm.semver", &[] => "no bundles specified";
-        "schema: olm.semver\nstable: {bundles: []}", &[] => "no bundles specified";
-        "schema: olm.semver\nstable: null", &[] => "no bundles specified";
-        "schema: olm.semver\nstable: {bundles: [{image: a}]}\nStable: {bundles: [{image: b}]}", &[]
-            => "duplicate keys for key \"stable\"";
-        "schema: olm.semver\nstable: {bundles: [{image: a}]}\nstable: {bundles: [{image: b}]}", &[]
-            => "t.yaml:3: key \"stable\" occurs twice";
-        "schema: olm.semver\nstable: {bundles: [{image: a, image: b}]}", &[] => "t.yaml:2: key \"image\" occurs twice";
-        r#"{"schema": "olm.semver", "fast": {"bundles": [{"image": "a", "image": "b"}]}}"#, &[]
-            => "key \"image\" occurs twice";
-        "schema: olm.semver\nstable: {bundles: [{name: a}]}", &[] => "unknown field \"name\"";
-        "schema: olm.semver\nstable: [{image: a}]", &[] => "cannot unmarshal array";
-        "schema: olm.semver\nstable: {bundles: {image: a}}", &[] => "cannot unmarshal object";
-        "schema: olm.semver\ngenerateMajorChannels: 'true'", &[] => "cannot unmarshal string";
-        "schema: olm.semver\nfast: {bundles: [{image: ''}]}", &[] => "has no image";
-        "schema: olm.semver\nslow: {bundles: []}", &[] => "unknown field \"slow\"";
-        "schema: olm.semver\nfast: {bundles: [{image: '@100'}, {image: '@100'}]}", &[] => "duplicate bundle";
-        "schema: olm.semver\nfast: {bundles: [{image: '@100'}, {image: '@twin'}]}", &[]
-            => "fast: duplicate bundle name \"tide.v1.0.0\"";
-        "schema: olm.semver\nfast: {bundles: [{image: '@100'}, {image: '@same'}]}", &[] => "cannot be ordered";
-        "schema: olm.semver\nfast: {bundles: [{image: '@a'}, {image: '@b'}]}", &[]
-            => "fast: bundles \"tide.v3.0.0-a\" and \"tide.v3.0.0-b\" have the versions 3.0.0+a and 3.0.0+b, which cannot be ordered";
-        "schema: olm.semver\nfast: {bundles: [{image: '@100'}]}\nstable: {bundles: [{image: '@other'}]}", &[]
-            => "tide:other\" is of package \"ebb\" and does not belong to this package: \"tide\"";
-        "schema: olm.semver\nfast: {bundles: [{image: '@odd'}]}", &[]
-            => "tide:odd: bundle \"tide.odd\" has an invalid version";
-        "schema: olm.semver\nfast: {bundles: [{image: '@100'}, {image: '@twin'}, {image: '@a'}, {image: '@b'}, {image: '@odd'}, \
-         {image: '@other'}]}", &[] => "5 problems";
-        "schema: olm.semver\ndefaultChannelTypePreference: major\nfast: {bundles: [{image: '@100'}]}", &[]
-            => "set GenerateMajorChannels";
-        "schema: olm.semver\ngenerateMajorChannels: true\ndefaultChannelTypePreference: minor\nfast: {bundles: [{image: '@100'}]}",
-            &[] => "set GenerateMinorChannels";
-        "schema: olm.semver\ngenerateMajorChannels: true\ndefaultChannelTypePreference: Major\nfast: {bundles: [{image: '@100'}]}",
-            &[] => "unknown DefaultChannelTypePreference \"Major\"";
+    for (schema, flag, part) in tests::rows![
+        "olm.template.basic", "semver" => "should be olm.semver";
+        "olm.template.basic", "substitutes" => "should be olm.template.substitutes";
+        "olm.semver", "basic" => "should be olm.template.basic";
     ] {
-        fixture.refused(template, flags, part);
+        fixture.rejected(&format!("schema: {schema}"), &[flag], part);
+    }
+    for (template, part) in tests::rows![
+        "" => "is empty";
+        "schema: [" => "error converting YAML to JSON";
+        "name: a" => "missing root schema field";
+        "schema: olm.package" => "unknown template schema";
+        r#"{"schema": "olm.semver", "fast": {"bundles": [{"image": "a", "image": "b"}]}}"# => "key \"image\" occurs twice";
+    ] {
+        fixture.rejected(template, &[], part);
+    }
+    for (entries, part) in tests::rows![
+        "a" => "cannot unmarshal";
+        "[{a: b}]" => "missing root schema field";
+        "[{schema: olm.bundle}]" => "must have an image";
+        "[{schema: olm.bundle, image: '@100', package: tide}]" => "unexpected fields";
+        "[{schema: olm.bundle, image: '@absent'}]" => "does not exist";
+        "{a: b}" => "cannot unmarshal object";
+    ] {
+        let template = format!("schema: olm.template.basic\nentries: {entries}");
+        fixture.rejected(&template, &[], part);
+    }
+    for (lists, part) in tests::rows![
+        "" => "no bundles specified";
+        "stable: {bundles: []}" => "no bundles specified";
+        "stable: null" => "no bundles specified";
+        "stable: {bundles: [{image: a}]}\nStable: {bundles: [{image: b}]}" => "duplicate keys for key \"stable\"";
+        "stable: {bundles: [{image: a}]}\nstable: {bundles: [{image: b}]}" => "t.yaml:3: key \"stable\" occurs twice";
+        "stable: {bundles: [{image: a, image: b}]}" => "t.yaml:2: key \"image\" occurs twice";
+        "stable: {bundles: [{name: a}]}" => "unknown field \"name\"";
+        "stable: [{image: a}]" => "cannot unmarshal array";
+        "stable: {bundles: {image: a}}" => "cannot unmarshal object";
+        "generateMajorChannels: 'true'" => "cannot unmarshal string";
+        "fast: {bundles: [{image: ''}]}" => "has no image";
+        "slow: {bundles: []}" => "unknown field \"slow\"";
+        "fast: {bundles: [{image: '@100'}, {image: '@100'}]}" => "duplicate bundle";
+        "fast: {bundles: [{image: '@100'}, {image: '@twin'}]}" => "fast: duplicate bundle name \"tide.v1.0.0\"";
+        "fast: {bundles: [{image: '@100'}, {image: '@same'}]}" => "cannot be ordered";
+        "fast: {bundles: [{image: '@a'}, {image: '@b'}]}"
+            => "fast: bundles \"tide.v3.0.0-a\" and \"tide.v3.0.0-b\" have the versions 3.0.0+a and 3.0.0+b, which cannot be ordered";
+        "fast: {bundles: [{image: '@100'}]}\nstable: {bundles: [{image: '@other'}]}"
+            => "tide:other\" is of package \"ebb\" and does not belong to this package: \"tide\"";
+        "fast: {bundles: [{image: '@odd'}]}" => "tide:odd: bundle \"tide.odd\" has an invalid version";
+        "fast: {bundles: [{image: '@100'}, {image: '@twin'}, {image: '@a'}, {image: '@b'}, {image: '@odd'}, {image: '@other'}]}"
+            => "5 problems";
+        "defaultChannelTypePreference: major\nfast: {bundles: [{image: '@100'}]}" => "set GenerateMajorChannels";
+        "generateMajorChannels: true\ndefaultChannelTypePreference: minor\nfast: {bundles: [{image: '@100'}]}"
+            => "set GenerateMinorChannels";
+        "generateMajorChannels: true\ndefaultChannelTypePreference: Major\nfast: {bundles: [{image: '@100'}]}"
+            => "unknown DefaultChannelTypePreference \"Major\"";
+        "stable: {bundles: [{image: a}, {image: b}, {}, {image: a}, {image: ''}]}\nfast: {bundles: [null]}\n\
+         defaultChannelTypePreference: middle" => "5 problems · fast: bundles[0] has no image · stable: bundles[2] has no \
+            image · stable: bundles[4] has no image · stable: duplicate bundle \"a\" · unknown DefaultChannelTypePreference";
+    ] {
+        let template = format!("schema: olm.semver\n{lists}");
+        fixture.rejected(&template, &[], part);
     }
     for (substitutions, part) in tests::rows![
         "{base: tide.v1.0.0}" => "name cannot be empty";
@@ -336,8 +333,13 @@ fn invalid_templates_are_rejected_as_by_opm() {
         "{name: '@a', base: tide.v1.1.0}, {name: '@a', base: tide.v1.0.0}" => "for different bases";
         "{name: '@110', base: tide.v1.0.0}" => "resulting config is not valid FBC";
         "{name: '@other', base: tide.v1.0.0}" => "error processing substitution";
+        "{name: '', base: a}, {name: a}, {name: a, base: a}, {name: b, base: a}, {name: b, base: c}, null" => "7 problems · \
+            substitutions[0]: substitution name cannot be empty · substitutions[1]: substitution base cannot be empty · \
+            substitutions[2]: substitution name and base cannot be the same · cannot reuse the same substitution base \"a\" · \
+            cannot reuse the same substitution \"b\" for different bases (\"a\" and \"c\") · \
+            substitutions[5]: substitution name cannot be empty";
     ] {
-        fixture.refused(&substitutes(LINE, substitutions), &[], part);
+        fixture.rejected(&substitutes(LINE, substitutions), &[], part);
     }
     // All problems are reported together.
     let basic = "schema: olm.template.basic
@@ -351,7 +353,7 @@ entries:
 - {schema: a, Schema: b}
 - {schema: olm.package, defaultChannel: [a]}
 ";
-    fixture.refused(
+    fixture.rejected(
         basic,
         &[],
         "8 problems · \"x/a\": package, properties · \"x/b\": relatedImages · must have an image · \
@@ -359,25 +361,8 @@ entries:
          entries[5]: json: cannot unmarshal array · entries[6]: duplicate keys for key \"schema\" · \
          parse package: json: cannot unmarshal array into Go struct field Package.defaultChannel",
     );
-    let semver = "schema: olm.semver\nstable: {bundles: [{image: a}, {image: b}, {}, {image: a}, {image: ''}]}\n\
-                  fast: {bundles: [null]}\ndefaultChannelTypePreference: middle";
-    fixture.refused(
-        semver,
-        &[],
-        "5 problems · fast: bundles[0] has no image · stable: bundles[2] has no image · stable: bundles[4] has no image · \
-         stable: duplicate bundle \"a\" · unknown DefaultChannelTypePreference",
-    );
-    let many = "{name: '', base: a}, {name: a}, {name: a, base: a}, {name: b, base: a}, {name: b, base: c}, null";
-    fixture.refused(
-        &substitutes(LINE, many),
-        &[],
-        "7 problems · substitutions[0]: substitution name cannot be empty · substitutions[1]: substitution base cannot be empty · \
-         substitutions[2]: substitution name and base cannot be the same · cannot reuse the same substitution base \"a\" · \
-         cannot reuse the same substitution \"b\" for different bases (\"a\" and \"c\") · \
-         substitutions[5]: substitution name cannot be empty",
-    );
     let headless = substitutes("{name: tide.v1.0.0, replaces: tide.v1.0.0}", "");
-    fixture.refused(&headless, &[], "entries are not valid FBC");
+    fixture.rejected(&headless, &[], "entries are not valid FBC");
     let second = "schema: olm.template.substitutes\nentries: [{schema: olm.channel, name: a, package: b}, 7]";
-    fixture.refused(second, &[], "entries[1]");
+    fixture.rejected(second, &[], "entries[1]");
 }

@@ -32,7 +32,7 @@ fn theirs(dir: &Path) -> Option<String> {
 /// Asserts that both accept the files, or reject them for the same reason. Returns our findings as `line: message`.
 #[track_caller]
 fn same(row: &str, files: Files<'_>) -> String {
-    let dir = Folder::new(files);
+    let dir = directory(files);
     let catalog: Catalog = load(Source::Directory(dir.path()), &Limits::default()).unwrap();
     let (rukpak, theirs) = (catalog.as_opm(), theirs(dir.path()));
     let same = match (&rukpak, &theirs) {
@@ -48,7 +48,7 @@ fn same(row: &str, files: Files<'_>) -> String {
 /// Asserts that both render a file to the same output, or reject it for the same reason.
 #[track_caller]
 fn same_rendered(text: &str) {
-    let dir = Folder::new(&[("catalog", text)]);
+    let dir = directory(&[("catalog", text)]);
     assert_same_in(&["."], dir.path(), None, "none", Format::Json);
 }
 
@@ -63,10 +63,8 @@ fn messages(catalog: &Catalog) -> String {
 fn check(rows: &[(&str, String, &str)]) {
     for (row, text, expected) in rows {
         let found = same(row, &[("catalog", text)]);
-        assert!(
-            matches(expected, &found),
-            "{row}:\n{found}\nnot\n{expected}"
-        );
+        let is_expected = matches(expected, &found);
+        assert!(is_expected, "{row}:\n{found}\nnot\n{expected}");
     }
 }
 
@@ -177,12 +175,8 @@ fn loading() {
         "E.1 row 6 garbage" => object("a: [");
         "E.1 row 6 no object" => object("[]");
         "E.1 row 6 nothing" => object("");
+        // Rows for base64 are in `go_json::tests`.
         "E.1 row 6 no base64" => json!({"type": "olm.bundle.object", "value": {"data": "?"}});
-        "E.1 row 6 base64 that ends" => json!({"type": "olm.bundle.object", "value": {"data": "YW\nJ"}});
-        "E.1 row 6 base64 with bits left over" => json!({"type": "olm.bundle.object", "value": {"data": "YW=="}});
-        "E.1 row 6 base64 with too much" => json!({"type": "olm.bundle.object", "value": {"data": "YWI=YWI="}});
-        "E.1 row 6 base64 with half an end" => json!({"type": "olm.bundle.object", "value": {"data": "YQ="}});
-        "E.1 row 6 base64 with a broken end" => json!({"type": "olm.bundle.object", "value": {"data": "YQ=a"}});
         "E.1 row 6 data of a number" => json!({"type": "olm.bundle.object", "value": {"data": 7}});
         "E.1 row 6 a value of a number" => json!({"type": "olm.bundle.object", "value": 7});
         "E.1 row 6 a value of null" => json!({"type": "olm.bundle.object", "value": null});
@@ -200,17 +194,17 @@ fn files() {
     let sound = sound.as_str();
     let rows: &[(&str, Files<'_>, &str)] = &tests::rows![
         "E.1 row 1 the second of two files", &[("a", sound), ("b", "{")] => "1: unexpected end of JSON input*";
-        "E.1 row 2 an empty folder", &[(".indexignore", "")] => "";
+        "E.1 row 2 an empty directory", &[(".indexignore", "")] => "";
         "E.1 row 3 only YAML and JSON",
             &[("catalog.json", sound), ("README.md", "# ["), ("x/y.txt", "["), (".indexignore", "*\n!*.yaml\n!*.json\n")] => "";
         "E.1 row 3 names by pattern",
             &[("a", sound), ("x.clusterserviceversion.yaml", "kind: A"), (".indexignore", "*.clusterserviceversion.yaml")]
             => "";
-        "E.1 row 3 one folder's own", &[("a", sound), ("x/b.md", "["), ("x/.indexignore", "*.md")] => "";
-        "E.1 row 3 not above that folder", &[("a", sound), ("b.md", "["), ("x/.indexignore", "*.md")] => "*YAML to JSON*";
+        "E.1 row 3 one directory's own", &[("a", sound), ("x/b.md", "["), ("x/.indexignore", "*.md")] => "";
+        "E.1 row 3 not above that directory", &[("a", sound), ("b.md", "["), ("x/.indexignore", "*.md")] => "*YAML to JSON*";
         "E.1 row 3 the list itself", &[("a", sound), (".indexignore", "# [\n!.indexignore")] => "";
-        "E.1 row 3 a folder", &[("a", sound), ("x/b.md", "["), (".indexignore", "x/")] => "";
-        "E.1 row 3 a file in a folder", &[("a", sound), ("x/b.md", "["), ("x/c", "schema: x"), (".indexignore", "x/\n!x/c")]
+        "E.1 row 3 a directory", &[("a", sound), ("x/b.md", "["), (".indexignore", "x/")] => "";
+        "E.1 row 3 a file in a directory", &[("a", sound), ("x/b.md", "["), ("x/c", "schema: x"), (".indexignore", "x/\n!x/c")]
             => "";
         "E.1 row 4 one package in two files", &[("a", sound), ("b", "schema: x\npackage: foo")] => "";
     ];

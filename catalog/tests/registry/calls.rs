@@ -8,11 +8,10 @@ use std::{
 
 use catalog::registry::{ObserveCalls, client::Error};
 use futures::TryStreamExt;
-use serde_json::json;
 use tokio::time::{sleep, timeout};
 use tonic::{Code, Request, transport::Endpoint};
 
-use crate::fixture::{Served, bundle, chained, dir};
+use crate::fixture::{Served, big};
 
 /// Number of calls by rpc and status code.
 #[derive(Default)]
@@ -27,17 +26,9 @@ impl ObserveCalls for Heard {
 
 #[tokio::test]
 async fn each_call_is_reported_once_with_its_code() {
-    let big = json!({"type": "big", "value": "x".repeat(1_000_000)});
-    let bundles: Vec<_> = (0..40)
-        .map(|at| bundle("big", &format!("1.{at}.0"), std::slice::from_ref(&big)))
-        .collect();
-    let directory = dir(&[("big.json", &chained("big", "c", &bundles))]);
     let heard = Arc::new(Heard::default());
-    let served = Served::with_calls(
-        directory.path(),
-        Arc::clone(&heard) as Arc<dyn ObserveCalls>,
-    )
-    .await;
+    let observer = Arc::clone(&heard) as Arc<dyn ObserveCalls>;
+    let served = Served::with_calls(big(40, 1_000_000).path(), observer).await;
     let client = served.client().await;
     for _ in 0..3 {
         client.list_packages().await.unwrap();
@@ -67,12 +58,9 @@ async fn each_call_is_reported_once_with_its_code() {
     ] {
         grpc.ready().await.unwrap();
         let codec = tonic_prost::ProstCodec::<(), ()>::default();
-        let asked = grpc.unary(Request::new(()), path.parse().unwrap(), codec);
-        assert_eq!(
-            asked.await.unwrap_err().code(),
-            Code::Unimplemented,
-            "{path}"
-        );
+        let answer = grpc.unary(Request::new(()), path.parse().unwrap(), codec);
+        let code = answer.await.unwrap_err().code();
+        assert_eq!(code, Code::Unimplemented, "{path}");
     }
     // The set of names is fixed, regardless of the requests.
     let expected = BTreeMap::from([

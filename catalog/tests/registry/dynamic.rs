@@ -43,10 +43,9 @@ impl Dynamic {
     ) -> Result<Vec<Value>, Status> {
         let (service, method) = rpc.split_once('/').unwrap();
         let service = self.pool.get_service_by_name(service).unwrap();
-        let method = service
-            .methods()
-            .find(|candidate| candidate.name() == method)
-            .unwrap();
+        let mut methods = service.methods();
+        let method = methods.find(|candidate| candidate.name() == method);
+        let method = method.unwrap();
         let message = DynamicMessage::deserialize(method.input(), asked).unwrap();
         let mut request = Request::new(message);
         for (key, value) in headers {
@@ -91,9 +90,7 @@ impl Decoder for Typed {
     type Error = Status;
 
     fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<DynamicMessage>, Status> {
-        let message = DynamicMessage::decode(self.0.clone(), bytes);
-        message
-            .map(Some)
-            .map_err(|error| Status::internal(error.to_string()))
+        let message = DynamicMessage::decode(self.0.clone(), bytes).map(Some);
+        message.map_err(|error| Status::internal(error.to_string()))
     }
 }

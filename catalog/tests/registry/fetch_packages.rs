@@ -26,11 +26,11 @@ use prost::Message;
 use serde_json::json;
 use tokio::{sync::Notify, time::sleep};
 
-use crate::fixture::{Served, bundle, chained, dir};
+use crate::fixture::{Served, bundle, chained};
 use crate::hostile_servers::{
     Body, Server, answered, body_of_frames, connect, data, framed, respond, trailers,
 };
-use crate::testing::object;
+use crate::testing::{lines, object};
 
 type Answer = Arc<dyn Fn(GetBundleRequest) -> BoxFuture<'static, Body> + Send + Sync>;
 
@@ -146,11 +146,11 @@ async fn shutdown_does_not_reject_requested_bundles() {
 
 #[tokio::test]
 async fn unavailable_answer_is_not_a_rejection() {
-    for (status, is_refused) in [("2", true), ("5", true), ("4", false), ("14", false)] {
+    for (status, is_rejected) in [("2", true), ("5", true), ("4", false), ("14", false)] {
         let answer = answer(move |_| async move { body_of_frames(vec![trailers(status, "no")]) });
         let script = with!(Script, listed: listed("tide", 1), answer);
         let read = read(script, ClientLimits::default(), &["tide"]).await;
-        assert_eq!(read.is_ok(), is_refused, "{status}: {read:?}");
+        assert_eq!(read.is_ok(), is_rejected, "{status}: {read:?}");
     }
 }
 
@@ -200,12 +200,8 @@ async fn packages_beyond_the_size_limit_are_broken() {
         assert_eq!(read.packages["tide"].bundles.len(), 2);
         let is_kept = bounds.max_retained > 2 << 20;
         assert_eq!(read.packages.contains_key("long"), is_kept);
-        assert_eq!(
-            read.retained_bytes > 2 << 20,
-            is_kept,
-            "{}",
-            read.retained_bytes
-        );
+        let size = read.retained_bytes;
+        assert_eq!(size > 2 << 20, is_kept, "{size}");
     }
 }
 
@@ -253,11 +249,8 @@ async fn failed_list_is_not_a_catalog() {
         assert!(is_expected(&error), "{name}: {error:?}");
         assert!(error.to_string().contains("ListBundles"), "{error}");
         // The content that was read before is neither changed nor extended.
-        let read = Packages::default();
-        assert!(
-            read.merge(&client, &set(&["buoy"])).await.is_err(),
-            "{name}"
-        );
+        let merged = Packages::default().merge(&client, &set(&["buoy"])).await;
+        assert!(merged.is_err(), "{name}");
     }
 }
 
@@ -313,20 +306,16 @@ async fn package_texts_are_counted_and_truncated() {
         assert!(text.starts_with(letter) && text.ends_with('…'));
         assert_eq!(text.chars().count(), 32 * 1024 + 1);
     }
-    let texts = 3 * 32 * 1024;
-    assert!(
-        read.retained_bytes > texts && wordy.size() > texts,
-        "{}",
-        read.retained_bytes
-    );
+    let sizes = [read.retained_bytes, wordy.size()];
+    assert!(sizes.iter().all(|size| *size > 3 * 32 * 1024), "{sizes:?}");
 }
 
-/// The rows of the spellings are those of `load::tests::max_openshift`.
 // parity: max-4
 #[tokio::test(flavor = "multi_thread")]
-async fn served_max_openshift_is_that_of_the_file() {
+async fn served_packages_are_those_of_the_files() {
     let annotation = "operators.coreos.com/maxOpenShiftVersion";
-    let list = json!([{"type": "olm.maxOpenShiftVersion", "value": "4.10"}]).to_string();
+    let number = json!({"type": "olm.maxOpenShiftVersion", "value": "4.10"});
+    let list = json!([number]).to_string();
     let annotated = |key: &str, text: &str| json!({"type": "olm.csv.metadata", "value": {"annotations": {key: text}}});
     let csv = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
@@ -335,7 +324,6 @@ async fn served_max_openshift_is_that_of_the_file() {
     let metadata = json!({"type": "olm.csv.metadata", "value": {}});
     let mut keyed = bundle("tide", "1.4.0", std::slice::from_ref(&metadata));
     keyed[annotation] = "4.10".into();
-    let number = json!({"type": "olm.maxOpenShiftVersion", "value": "4.10"});
     let bundles = [
         bundle("tide", "1.0.0", &[number, metadata]),
         bundle("tide", "1.1.0", &[annotated(annotation, "4.10")]),
@@ -343,22 +331,18 @@ async fn served_max_openshift_is_that_of_the_file() {
         bundle("tide", "1.3.0", &[object(&csv.to_string())]),
         keyed,
     ];
-    let directory = dir(&[("tide.json", &chained("tide", "stable", &bundles))]);
     // A number, which JSON libraries of other programs shorten.
-    let path = directory.path().join("tide.json");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let text = text.replacen("\"value\": \"4.10\"", "\"value\": 4.10", 1);
-    std::fs::write(&path, text).unwrap();
-
+    let text = lines(&chained("tide", "stable", &bundles));
+    let text = text.replacen("\"value\":\"4.10\"", "\"value\":4.10", 1);
+    let directory = tempfile::tempdir().unwrap();
+    tests::write(directory.path(), "tide.json", text);
     let read = load(Source::Directory(directory.path()), &Limits::default()).unwrap();
     let served = Served::start(directory.path()).await;
     let client = served.client().await;
     let packages = packages(&client, &set(&["tide"])).await.unwrap();
-    let declared = |package: &catalog::model::Package| {
-        let bundles = package.bundles.values();
-        let declared = bundles.map(|bundle| bundle.max_openshift.as_ref().unwrap().text());
-        declared.collect::<Vec<_>>()
-    };
-    assert_eq!(declared(&read.packages["tide"]), ["4.10"; 5]);
-    assert_eq!(*packages.packages["tide"], read.packages["tide"]);
+    let tide = &read.packages["tide"];
+    let declared = tide.bundles.values();
+    let declared = declared.map(|bundle| bundle.max_openshift.as_ref().unwrap().text());
+    assert_eq!(declared.collect::<Vec<_>>(), ["4.10"; 5]);
+    assert_eq!(*packages.packages["tide"], *tide);
 }

@@ -25,6 +25,7 @@ pub(crate) fn anchor() -> Vec<Value> {
         {"name": "anchor.v1.1.0", "replaces": "anchor.v1.0.0", "skips": ["anchor.v1.0.0", "anchor.v1.0.1"]},
         {"name": "anchor.v2.0.0", "replaces": "anchor.v1.1.0", "skips": ["anchor.v1.0.0", "anchor.v0.9.0"], "skipRange": ">=1.0.0 <2.0.0"},
     ]);
+    let alpha = json!([{"name": "anchor.v2.0.0", "replaces": "anchor.v1.1.0"}]);
     let properties = [
         provided(),
         json!({"type": "olm.gvk.required", "value": {"group": "sea.example.com", "kind": "Chain", "version": "v1"}}),
@@ -41,11 +42,7 @@ pub(crate) fn anchor() -> Vec<Value> {
     vec![
         described,
         channel("anchor", "stable", &stable),
-        channel(
-            "anchor",
-            "alpha",
-            &json!([{"name": "anchor.v2.0.0", "replaces": "anchor.v1.1.0"}]),
-        ),
+        channel("anchor", "alpha", &alpha),
         bundle("anchor", "1.0.0", &[]),
         bundle("anchor", "1.1.0", &[provided()]),
         bundle("anchor", "2.0.0", &properties),
@@ -100,6 +97,14 @@ pub(crate) fn dir(files: &[(&str, &[Value])]) -> TempDir {
     dir
 }
 
+/// Returns a directory with a package of bundles that have a property of this size.
+pub(crate) fn big(bundles: usize, size: usize) -> TempDir {
+    let big = json!({"type": "big", "value": "x".repeat(size)});
+    let version = |at| bundle("big", &format!("1.{at}.0"), std::slice::from_ref(&big));
+    let bundles: Vec<_> = (0..bundles).map(version).collect();
+    dir(&[("big.json", &chained("big", "c", &bundles))])
+}
+
 pub(crate) fn write(dir: &Path, name: &str, metas: &[Value]) {
     let text = list(metas, |meta| format!("{meta:#}\n"));
     tests::write(dir, name, text);
@@ -135,11 +140,8 @@ impl Served {
     /// Serves a catalog and reports calls.
     pub(crate) async fn with_calls(catalog: &Path, calls: Arc<dyn ObserveCalls>) -> Self {
         let (store, cache) = build(catalog);
-        Self::with(
-            Service::with_observer(Arc::new(store), calls).unwrap(),
-            cache,
-        )
-        .await
+        let service = Service::with_observer(Arc::new(store), calls);
+        Self::with(service.unwrap(), cache).await
     }
 
     async fn with(service: Service, cache: TempDir) -> Self {

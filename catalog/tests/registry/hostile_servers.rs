@@ -40,9 +40,8 @@ fn bounds() -> ClientLimits {
 
 /// Answers every request with this body.
 pub(crate) async fn server(body: impl Fn() -> Body + Send + Sync + Clone + 'static) -> SocketAddr {
-    respond(move |_| std::future::ready(answered(body())))
-        .await
-        .address
+    let server = respond(move |_| std::future::ready(answered(body())));
+    server.await.address
 }
 
 pub(crate) fn answered(body: Body) -> Response<StreamBody<Body>> {
@@ -147,11 +146,7 @@ fn short(error: &Error) -> String {
         Error::Disconnected { rpc, .. } => format!("Broken {rpc}"),
         other => format!("{other:?}"),
     };
-    kind + if error.is_temporary() {
-        ", temporary"
-    } else {
-        ""
-    }
+    kind + ["", ", temporary"][usize::from(error.is_temporary())]
 }
 
 fn ended((count, error): (usize, Option<Error>)) -> String {
@@ -172,7 +167,7 @@ async fn list_error_names_the_fault_of_the_server() {
             => "0: Stalled ListBundles 300ms, temporary";
         "has no status", || body_of_frames(vec![data(message("a"))]) => "1: Broken ListBundles, temporary";
         "breaks", || {
-            let broken = stream::once(async { Err(std::io::Error::other("gone")) });
+            let broken = stream::once(async { Err(std::io::Error::other("broken")) });
             body_of_frames(vec![data(message("a"))]).chain(broken).boxed()
         } => "*: Broken ListBundles, temporary";
         "ends in a message", || body_of_frames(vec![data(message("a")), data(message("b").slice(..6))])
@@ -265,9 +260,8 @@ async fn endless_list_is_bounded() {
 async fn foreign_server_is_rejected() {
     let page = respond(|_| {
         let page = body_of_frames(vec![data("<html>")]);
-        let answer = Response::builder()
-            .status(404)
-            .header("content-type", "text/html");
+        let answer = Response::builder().status(404);
+        let answer = answer.header("content-type", "text/html");
         std::future::ready(answer.body(StreamBody::new(page)).unwrap())
     });
     let client = connect(page.await.address, bounds()).await;
@@ -275,9 +269,8 @@ async fn foreign_server_is_rejected() {
     assert!(matches!(error, Error::Refused { .. }), "{error:?}");
     let unknown = respond(|_| {
         let mut answer = answered(body_of_frames(Vec::new()));
-        answer
-            .headers_mut()
-            .insert("grpc-status", "12".parse().unwrap());
+        let status = "12".parse().unwrap();
+        answer.headers_mut().insert("grpc-status", status);
         std::future::ready(answer)
     });
     let client = connect(unknown.await.address, bounds()).await;

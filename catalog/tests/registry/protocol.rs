@@ -20,11 +20,8 @@ fn descriptors_are_generated_from_the_protocol() {
     if std::env::var("RUKPAK_GENERATE").is_ok_and(|value| value == "write") {
         fs::write(&file, &made).unwrap();
     }
-    let current = fs::read(&file).unwrap();
-    assert!(
-        current == made,
-        "proto/registry.bin is stale: make generate"
-    );
+    let is_current = fs::read(&file).unwrap() == made;
+    assert!(is_current, "proto/registry.bin is stale: make generate");
 }
 
 /// Fills every field of a message, and converts it with the descriptor and back.
@@ -72,9 +69,8 @@ fn messages_equal_those_of_the_protocol() {
         GetReplacementRequest GetAllProvidersRequest GetLatestProvidersRequest GetDefaultProviderRequest Deprecation
         ExperimentalListPackageCustomSchemasRequest
     }
-    let all = pool
-        .all_messages()
-        .filter(|message| message.package_name() == "api");
+    let all = pool.all_messages();
+    let all = all.filter(|message| message.package_name() == "api");
     let all: BTreeSet<String> = all.map(|message| message.name().to_owned()).collect();
     assert_eq!(compared, all);
 }

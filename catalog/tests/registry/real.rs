@@ -21,11 +21,9 @@ fn bundles() -> Vec<PathBuf> {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cluster/opm");
     let module = "github.com/operator-framework/operator-registry";
     let script = format!("go mod download {module} >&2 && go list -m -f '{{{{.Dir}}}}' {module}");
-    let output = Command::new("sh")
-        .args(["-c", &script])
-        .current_dir(directory)
-        .output()
-        .unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).current_dir(directory);
+    let output = shell.output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{message}");
     let module = String::from_utf8(output.stdout).unwrap();
@@ -53,18 +51,14 @@ fn render(bundle: &Path, level: &str) -> Option<Value> {
     let images = ["--alpha-image-ref-template", &image];
     let args = [&["render", directory], &flags[..], &images].concat();
     let output = tests::opm(place, &args);
-    output
-        .status
-        .success()
-        .then(|| serde_json::from_slice(&output.stdout).unwrap())
+    let rendered = || serde_json::from_slice(&output.stdout).unwrap();
+    output.status.success().then(rendered)
 }
 
 fn version(bundle: &Value) -> &Value {
     let mut properties = bundle["properties"].as_array().unwrap().iter();
-    let package = properties
-        .find(|property| property["type"] == "olm.package")
-        .unwrap();
-    &package["value"]["version"]
+    let package = properties.find(|property| property["type"] == "olm.package");
+    &package.unwrap()["value"]["version"]
 }
 
 /// Each package has a channel with a chain of all its bundles, and one with only the last bundle.
@@ -74,10 +68,8 @@ fn catalog(bundles: &[PathBuf], level: &str) -> Vec<Value> {
         let text = |key: &str| bundle[key].as_str().unwrap().to_owned();
         let package = packages.entry(text("package")).or_default();
         // A catalog must not contain a version twice.
-        if package
-            .values()
-            .all(|other| version(other) != version(&bundle))
-        {
+        let is_same = |other: &Value| version(other) == version(&bundle);
+        if !package.values().any(is_same) {
             package.insert(text("name"), bundle);
         }
     }
@@ -96,10 +88,8 @@ async fn published_bundles_have_the_answers_of_opm() {
     let bundles = bundles();
     for level in ["none", "bundle-object-to-csv-metadata"] {
         let documents = catalog(&bundles, level);
-        let count = documents
-            .iter()
-            .filter(|document| document["schema"] == "olm.bundle");
-        let count = count.count();
+        let is_bundle = |document: &&Value| document["schema"] == "olm.bundle";
+        let count = documents.iter().filter(is_bundle).count();
         // Several directories contain the same version.
         let all = bundles.len();
         assert!(count >= 8 && count * 2 > all, "{count} of {all}");

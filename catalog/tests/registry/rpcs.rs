@@ -22,7 +22,8 @@ async fn answers_have_an_order() {
     let served = Served::both().await;
     let client = Dynamic::connect(served.address).await;
     // The plural is ignored.
-    let api = json!({"group": "sea.example.com", "version": "v1", "kind": "Anchor", "plural": "whatever"});
+    let api =
+        json!({"group": "sea.example.com", "version": "v1", "kind": "Anchor", "plural": "other"});
     let replaced = |name: &str| json!({"csvName": name});
     for (rpc, asked, expected) in tests::rows![
         // The second bundle only skips it, and names the one that it replaces.
@@ -72,7 +73,7 @@ async fn custom_schemas_need_an_explicit_request() {
     for (asked, expected) in tests::rows![
         asked => vec![first, second];
         json!({"schema": "example.charts"}) => vec![without];
-        json!({"schema": "nobody.s", "packageName": "anchor"}) => vec![];
+        json!({"schema": "absent.s", "packageName": "anchor"}) => vec![];
     ] {
         assert_eq!(ask(asked).await.unwrap(), expected);
     }

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use futures::TryStreamExt;
 use prost::Message;
-use serde_json::json;
 use tokio::{net::TcpStream, time::timeout};
 use tonic::{Code, transport::Endpoint};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::{v1, v1alpha};
 
-use crate::fixture::{Served, bundle, chained, dir};
+use crate::fixture::{Served, big};
 
 async fn channel(served: &Served) -> tonic::transport::Channel {
     let endpoint = Endpoint::from_shared(format!("http://{}", served.address));
@@ -101,11 +100,7 @@ async fn service_stops_on_shutdown() {
 
 #[tokio::test]
 async fn unread_list_ends_with_the_service() {
-    let big = json!({"type": "big", "value": "x".repeat(100_000)});
-    let bundles: Vec<_> = (0..400)
-        .map(|at| bundle("big", &format!("1.{at}.0"), std::slice::from_ref(&big)))
-        .collect();
-    let directory = dir(&[("big.json", &chained("big", "c", &bundles))]);
+    let directory = big(400, 100_000);
     let served = Served::start(directory.path()).await;
     let client = served.client().await;
     let mut list = Box::pin(client.list_bundles());

@@ -28,66 +28,66 @@ fn load_or_build(cache: &Cache, catalog: &Path) -> (Store, bool) {
 }
 
 fn only(directory: &Path) -> PathBuf {
-    let mut files = fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let file = files.next().unwrap();
-    assert_eq!(files.next(), None);
-    file
+    let files = fs::read_dir(directory).unwrap();
+    let mut files: Vec<PathBuf> = files.map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 1);
+    files.remove(0)
 }
 
 // parity: grpc-7, complaint-18
 #[test]
-fn a_store_is_built_once_for_the_same_content() {
-    let catalog = dir(&[("a.json", &anchor()), ("b.json", &buoy())]);
-    let place = tempfile::tempdir().unwrap();
-    let cache = Cache::open(&place.path().join("deep/cache")).unwrap();
-    let (first, is_new) = load_or_build(&cache, catalog.path());
-    assert!(is_new);
-    let (second, is_new) = load_or_build(&cache, catalog.path());
-    assert!(!is_new);
-    assert_eq!(first.digest(), second.digest());
-    assert_eq!(load(&cache, catalog.path()).unwrap().packages(), 2);
-
-    // Only names and bytes are significant.
-    let copy = dir(&[("a.json", &anchor()), ("b.json", &buoy())]);
-    let mode = fs::Permissions::from_mode(0o600);
-    fs::set_permissions(copy.path().join("a.json"), mode).unwrap();
-    assert!(!load_or_build(&cache, copy.path()).1);
-
-    let directory = place.path().join("deep/cache");
-    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode(&directory), mode(&only(&directory))), (0o770, 0o660));
-}
-
-// parity: grpc-7
-#[test]
-fn only_the_store_of_the_same_catalog_is_loaded() {
+fn store_is_built_once_and_loaded_for_the_same_content() {
     let catalog = dir(&[("a.json", &anchor())]);
     let place = tempfile::tempdir().unwrap();
-    let cache = Cache::open(place.path()).unwrap();
+    let directory = place.path().join("deep/cache");
+    let cache = Cache::open(&directory).unwrap();
     let error = load(&cache, catalog.path()).unwrap_err();
     assert!(matches!(error, Error::Missing { .. }), "{error:?}");
     let error = load(&cache, &catalog.path().join("absent")).unwrap_err();
     assert!(matches!(error, Error::Source(_)), "{error:?}");
 
-    let (store, _) = load_or_build(&cache, catalog.path());
-    let reported = store.digest().to_string();
+    let (first, is_new) = load_or_build(&cache, catalog.path());
+    assert!(is_new);
+    let (second, is_new) = load_or_build(&cache, catalog.path());
+    assert!(!is_new);
+    assert_eq!(first.digest(), second.digest());
+    assert_eq!(load(&cache, catalog.path()).unwrap().packages(), 1);
+
+    // Only names and bytes are significant.
+    let copy = dir(&[("a.json", &anchor())]);
+    let mode = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(copy.path().join("a.json"), mode).unwrap();
+    assert!(!load_or_build(&cache, copy.path()).1);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&directory), mode(&only(&directory))), (0o770, 0o660));
+
     write(catalog.path(), "b.json", &buoy());
     let text = load(&cache, catalog.path()).unwrap_err().to_string();
+    let reported = first.digest().to_string();
     let start = format!("cache requires rebuild: cache reports digest as {reported:?}");
     starts(text, &(start + ", but computed digest is \""));
 
     // The old store is deleted, but open readers continue.
     let (new, is_new) = load_or_build(&cache, catalog.path());
     assert!(is_new && new.packages() == 2);
-    assert!(only(place.path()).ends_with(format!("{}.registry", new.digest())));
-    store.verify().unwrap();
+    assert!(only(&directory).ends_with(format!("{}.registry", new.digest())));
+    first.verify().unwrap();
 }
 
 // parity: grpc-7
 #[test]
-fn foreign_directory_is_not_modified() {
+fn only_leftovers_of_killed_processes_are_removed() {
+    let catalog = dir(&[("a.json", &anchor())]);
+    let place = tempfile::tempdir().unwrap();
+    let cache = Cache::open(place.path()).unwrap();
+    let [abandoned, written] = ["unfinished-1", "unfinished-2"].map(|name| place.path().join(name));
+    fs::write(&abandoned, "half").unwrap();
+    let writing = fs::File::create(&written).unwrap();
+    writing.lock().unwrap();
+    load_or_build(&cache, catalog.path());
+    assert_eq!((abandoned.exists(), written.exists()), (false, true));
+
+    // A foreign directory is not modified.
     let place = tempfile::tempdir().unwrap();
     for name in ["pogreb.v1", "cache", "digest"] {
         fs::create_dir(place.path().join(name)).unwrap();
@@ -96,8 +96,8 @@ fn foreign_directory_is_not_modified() {
     fs::write(place.path().join("precious"), "").unwrap();
     fs::write(place.path().join("also"), "").unwrap();
     let error = Cache::open(place.path()).unwrap_err();
-    let part = "cache directory has unexpected contents: also,precious";
-    starts(error, part);
+    let start = "cache directory has unexpected contents: also,precious";
+    starts(error, start);
 }
 
 #[test]
@@ -125,19 +125,6 @@ fn store_is_limited_to_its_quota() {
     assert!(build(None, &Limits::default()).is_ok());
 }
 
-#[test]
-fn leftovers_of_killed_processes_are_removed() {
-    let catalog = dir(&[("a.json", &anchor())]);
-    let place = tempfile::tempdir().unwrap();
-    let cache = Cache::open(place.path()).unwrap();
-    let [abandoned, written] = ["unfinished-1", "unfinished-2"].map(|name| place.path().join(name));
-    fs::write(&abandoned, "half").unwrap();
-    let writing = fs::File::create(&written).unwrap();
-    writing.lock().unwrap();
-    load_or_build(&cache, catalog.path());
-    assert_eq!((abandoned.exists(), written.exists()), (false, true));
-}
-
 // parity: grpc-7, complaint-18
 #[test]
 fn truncated_and_foreign_files_are_rebuilt() {
@@ -148,15 +135,10 @@ fn truncated_and_foreign_files_are_rebuilt() {
     let file = only(place.path());
     let good = fs::read(&file).unwrap();
     let magic = b"rkregis\x01";
-    let mut bad = vec![
-        Vec::new(),
-        magic.to_vec(),
-        vec![0; good.len()],
-        magic.repeat(20),
-    ];
+    let mut bad = vec![vec![], magic.to_vec(), magic.repeat(20)];
     bad.extend([1, 79, 80, 200].map(|length| good[..good.len() - length].to_vec()));
-    bad.push(good[1..].to_vec());
-    bad.push([&good[..], b"more"].concat());
+    let longer = [&good[..], b"more"].concat();
+    bad.extend([vec![0; good.len()], good[1..].to_vec(), longer]);
     // The index claims the length of the whole file.
     let mut long = good.clone();
     let at = long.len() - 80;

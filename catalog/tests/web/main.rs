@@ -51,8 +51,8 @@ impl Site {
     async fn start() -> Self {
         // The client requires a TLS provider, although this connection is not encrypted.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let folder = tempfile::tempdir().unwrap();
-        let shelf = ContentStore::open(&folder.path().join("shelf")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let shelf = ContentStore::open(&dir.path().join("shelf")).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -61,7 +61,7 @@ impl Site {
         });
         Self {
             shelf,
-            dir: folder,
+            dir,
             address,
             stop: Some(stop),
             task: tokio::spawn(serving),
@@ -77,9 +77,9 @@ impl Site {
     }
 
     fn put(&self, name: &str, text: &str) -> PutOutcome {
-        let folder = tempfile::tempdir_in(&self.dir).unwrap();
-        fs::write(folder.path().join("catalog.json"), text).unwrap();
-        let source = Source::Directory(folder.path());
+        let dir = tempfile::tempdir_in(&self.dir).unwrap();
+        fs::write(dir.path().join("catalog.json"), text).unwrap();
+        let source = Source::Directory(dir.path());
         let put = self.shelf.put(name, None, source, &Limits::default());
         put.unwrap()
     }
@@ -137,14 +137,11 @@ fn catalog() -> String {
         )
     };
     testing::list([("etcd", 0), ("vault", 2)], |(package, first)| {
-        let channel = json!({"schema": "olm.package", "name": package, "defaultChannel": "stable"});
-        let bundles =
-            [first, first + 1].map(|at| blob(package, "olm.bundle", &format!("{package}.v{at}")));
-        format!(
-            "{channel}\n{}{}",
-            blob(package, "olm.channel", "stable"),
-            bundles.concat()
-        )
+        let channel = testing::package(package, "stable");
+        let name = |at| format!("{package}.v{at}");
+        let bundles = [first, first + 1].map(|at| blob(package, "olm.bundle", &name(at)));
+        let stable = blob(package, "olm.channel", "stable");
+        format!("{channel}\n{stable}{}", bundles.concat())
     })
 }
 

@@ -65,7 +65,7 @@ async fn readers_get_the_old_or_the_new_content() {
     for reader in readers {
         contents.extend(reader.await.unwrap());
     }
-    assert_eq!(contents.len(), 2, "nobody saw a change: {contents:?}");
+    assert_eq!(contents.len(), 2, "no reader saw a change: {contents:?}");
 }
 
 // parity: http-3

@@ -74,7 +74,7 @@ async fn unreadable_parts_are_skipped_and_failures_change_nothing() {
     };
     let error = put(source.path(), &few).unwrap_err();
     assert!(matches!(error, http::Error::Catalog(_)), "{error}");
-    assert!(put(&source.path().join("gone"), &few).is_err());
+    assert!(put(&source.path().join("absent"), &few).is_err());
     assert_eq!(site.all().await.body, before);
 
     let broken = "{\"name\": \"no schema\"}\n{\"schema\": \"x\"}";
@@ -118,10 +118,8 @@ async fn restart_keeps_content_and_removes_partial_files() {
     let url = format!("http://{address}/catalogs/operators/api/v1/all");
     let again = answer(site.client.get(url)).await;
     assert_eq!(again.body, before.body);
-    assert_eq!(
-        again.header("last-modified"),
-        before.header("last-modified")
-    );
+    let [again, before] = [&again, &before].map(|answer| answer.header("last-modified"));
+    assert_eq!(again, before);
 }
 
 #[tokio::test]

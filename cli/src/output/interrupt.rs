@@ -3,6 +3,7 @@
 //! Signals are handled only after the first [`CleanupGuard`] was created.
 
 use std::{
+    ffi::OsStr,
     fs, io,
     path::{Path, PathBuf},
     process,
@@ -103,6 +104,20 @@ impl Pending {
             Self::EmptyDirectory(path) => fs::remove_dir(path),
         };
     }
+}
+
+/// Creates a file or a directory with an unused name, so that neither the remains of a killed process nor a symbolic link
+/// of another user is used. Returns its absolute path, and the result of `create`.
+pub(super) fn create_unique<T>(
+    directory: &Path,
+    prefix: &OsStr,
+    create: impl FnMut(&Path) -> io::Result<T>,
+) -> io::Result<(PathBuf, T)> {
+    let mut names = tempfile::Builder::new();
+    // The guard removes the file, also after a signal.
+    names.prefix(prefix).disable_cleanup(true);
+    let (created, path) = names.make_in(directory, create)?.into_parts();
+    Ok((path.to_path_buf(), created))
 }
 
 /// Waits for a signal and returns its exit code. This is for work without unfinished files: while a [`CleanupGuard`]

@@ -56,8 +56,10 @@ impl StagedDir {
                 directory.display()
             );
         }
-        let (staging, guard) = staging(&directory)?;
-        let failed = || format!("failed to create a directory in {}", staging.display());
+        let failed = || format!("failed to create a directory in {}", directory.display());
+        let (staging, guard) =
+            interrupt::create_unique(&directory, OsStr::new(".rukpak-"), CleanupGuard::directory)
+                .with_context(failed)?;
         for side in [NEW, OLD] {
             fs::create_dir(staging.join(side)).with_context(failed)?;
         }
@@ -178,34 +180,6 @@ impl StagedDir {
 
 const NEW: &str = "new";
 const OLD: &str = "old";
-
-/// Creates a staging directory inside another one. An earlier run that was killed may have left its directory, and in a
-/// container every run has the same process id.
-fn staging(directory: &Path) -> anyhow::Result<(PathBuf, CleanupGuard)> {
-    let mut attempt = 0;
-    loop {
-        let number = std::process::id();
-        let path = directory.join(match attempt {
-            0 => format!(".rukpak-{number}"),
-            more => format!(".rukpak-{number}-{more}"),
-        });
-        match CleanupGuard::directory(&path) {
-            Ok(guard) => return Ok((path, guard)),
-            Err(error)
-                if error.kind() == io::ErrorKind::AlreadyExists && attempt < MAX_ATTEMPTS =>
-            {
-                attempt += 1;
-            }
-            Err(error) => {
-                return Err(error)
-                    .with_context(|| format!("failed to create directory {}", path.display()));
-            }
-        }
-    }
-}
-
-/// Maximum number of names that are tried for the staging directory.
-const MAX_ATTEMPTS: u32 = 1000;
 
 /// Created directories. They are removed again, the innermost first, unless they are committed.
 #[derive(Debug)]

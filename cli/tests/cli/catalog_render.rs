@@ -2,7 +2,10 @@
 
 use tests::{Buildah, DATABASE_LABEL, Registry};
 
-use crate::bundle::Place;
+use crate::{
+    bundle::Place,
+    catalog_database::{OLD, write_database},
+};
 
 const CONFIGS: &str = "operators.operatorframework.io.index.configs.v1";
 
@@ -10,12 +13,12 @@ const CATALOG: &str = "schema: olm.package\nname: tide\ndefaultChannel: stable\n
     schema: olm.channel\nname: stable\npackage: tide\nentries: [{name: tide}]\n---\n\
     schema: x\nn: 1.50\n";
 
-// parity: render-1, render-9
+// parity: render-1, render-9, sqlite-4
 #[test]
 fn images_are_rendered_as_by_opm() {
     let place = Place::with_tide();
     place.write("catalog/configs/a.yaml", CATALOG);
-    place.write("catalog/other/a.yaml", "schema: other\n");
+    write_database(&place);
     let registry = Registry::plain();
     let buildah = Buildah::new();
     let publish = |name: &str, labels: &str| {
@@ -27,6 +30,8 @@ fn images_are_rendered_as_by_opm() {
     let bundle = registry.image("tide:v1");
     place.ok(&format!("push tide {bundle} --tls-verify=false"));
     let catalog = publish("catalog:v1", &format!("LABEL {CONFIGS}=/configs\n"));
+    let label = format!("LABEL {DATABASE_LABEL}=/database/index.db\n");
+    let database = publish("database:v1", &format!("COPY index.db /database/\n{label}"));
     let render = |arguments: &str| {
         let run = place.ok(&format!("catalog render --tls-verify=false {arguments}"));
         run.out
@@ -34,6 +39,7 @@ fn images_are_rendered_as_by_opm() {
     for arguments in [
         catalog.clone(),
         format!("{catalog} -o yaml"),
+        database.clone(),
         bundle.clone(),
         format!("{bundle} --migrate -o yaml"),
         format!("{bundle} --migrate-level=all"),
@@ -52,22 +58,17 @@ fn images_are_rendered_as_by_opm() {
     let expected = place.opm("alpha render-template --use-http template.yaml");
     assert_eq!(actual.out, expected);
 
-    let root = publish("root:v1", &format!("LABEL {CONFIGS}=/\n"));
-    let none = publish("none:v1", "");
     let other = publish("other:v1", "LABEL a=b\n");
     let lost = publish("lost:v1", &format!("LABEL {CONFIGS}=/lost\n"));
-    let old = publish("old:v1", &format!("LABEL {DATABASE_LABEL}=/index.db\n"));
     tests::assert_runs! { place;
+        "catalog render --tls-verify=false {database}" => 0, _, "{OLD}";
+        "catalog validate --tls-verify=false {database}" => 0, _, "1 package without errors";
         "catalog render-template --tls-verify=false absent.yaml" => 1, "", "render reference", "{absent}";
         "catalog migrate --tls-verify=false {bundle} new" => 1, _, "cannot render bundle image", "not allowed";
-        "catalog render --tls-verify=false {root}" => 0, ["\"schema\": \"other\"", "\"name\": \"tide\""];
-        "catalog render --tls-verify=false {none}" => 1, "", "render reference", "image type could not be determined";
         "catalog render --tls-verify=false {other}"
             => 1, "", "render reference", "image type could not be determined, found labels";
         "catalog render --tls-verify=false {lost}"
             => 1, "", "render reference", "directory \"lost\" of image label {CONFIGS} not found";
-        "catalog render --tls-verify=false {old}"
-            => 1, "", "render reference", "file \"index.db\" of image label operators.operatorframework.io.index.database.v1 not found";
         "catalog render --tls-verify=false {absent}" => 1, "", "render reference", "absent";
     }
     let file = format!("FROM scratch\nCOPY catalog /\nLABEL {CONFIGS}=/configs\n");

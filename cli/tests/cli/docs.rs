@@ -10,13 +10,6 @@ use tests::{
 
 use crate::bundle::Place;
 
-/// The servers of a page, and the directory in which its commands run.
-struct Stage {
-    place: Place,
-    names: Names,
-    _servers: Box<dyn std::any::Any>,
-}
-
 /// Copies a directory of the project.
 fn copy(place: &Place, from: &str, to: &str) {
     let (from, to) = (root().join(from), place.path(to));
@@ -24,131 +17,100 @@ fn copy(place: &Place, from: &str, to: &str) {
     assert!(copied.unwrap().success());
 }
 
-impl Stage {
-    fn new() -> Self {
-        let place = Place::new();
-        copy(&place, "examples/bundles/tidewatch", "tidewatch");
+/// Plays a page with at least `min` commands.
+fn play(place: &Place, names: &Names, page: &'static str, min: usize) {
+    let page = Page::read(page, "console");
+    page.play(min, names, |command| run(place, command));
+}
 
-        // The system trusts only the public CA.
-        let (public, private) = (Authority::new("public"), Authority::new("private"));
-        place.write("system.pem", public.pem());
-        place.write("company-ca.pem", private.pem());
-        let tokens = TokenServer::start(Some(&public));
-        let registry = Registry::start(Auth::Token(&tokens), Some(&public));
-        let company = Registry::start(Auth::Basic, Some(&private));
-        let local = Registry::plain();
-        let logins = [(registry.host(), OWNER), (company.host(), OWNER)];
-        place.write("home/.docker/config.json", docker_config(&logins));
-
-        let git = GitServer::start(None, Some(&public));
-        let sshd = Sshd::start();
-        place.write("checkout/README.md", "Tidewatch\n");
-        let checkout = place.path("checkout");
-        copy(&place, "examples/bundles/tidewatch", "checkout/bundle");
-        for repository in [
-            git.repository("tidewatch.git"),
-            sshd.repository("tidewatch.git"),
-        ] {
-            let commit = repository.commit("main", &checkout);
-            repository.git(&["tag", "v1.4.0", &commit]);
-        }
-        place.write("home/.ssh/id_ed25519", sshd.key());
-        place.write("home/.ssh/known_hosts", sshd.known_hosts());
-
-        let files = FileServer::start(Some(TENANT), Some(&public));
-        place.ok("unpack tidewatch -o served.tgz");
-        let served = fs::read(place.path("served.tgz")).unwrap();
-        files.add("tidewatch.tgz", served);
-        place.write("password", format!("{}\n", TENANT.password));
-
-        let mirror = format!(
-            "[[registry]]\nlocation = \"quay.example.com\"\n[[registry.mirror]]\nlocation = \"{}\"\ninsecure = true\n",
-            local.host()
-        );
-        place.write("mirrors.conf", mirror);
-
-        let buildah = Buildah::new();
-        let image = buildah.build("FROM scratch\nCOPY . /\n", &place.path("tidewatch"), &[]);
-        let at = |name: &str| place.path(name).to_str().unwrap().to_owned();
-        buildah.push(&image, &format!("oci:{}:v1.4.0", at("layout")), &[]);
-        let archive = format!("docker-archive:{}:tidewatch:v1.4.0", at("saved.tar"));
-        buildah.push(&image, &archive, &[]);
-
-        let ssh = sshd.url("");
-        let ssh = ssh.trim_start_matches("ssh://").trim_end_matches('/');
-        let names = Names(vec![
-            ("git@git.example.com", ssh.to_owned()),
-            ("git.example.com", git.host()),
-            ("registry.example.com", registry.host().to_owned()),
-            ("registry.company.internal", company.host().to_owned()),
-            ("localhost:5000", local.host().to_owned()),
-            ("downloads.example.com", files.host()),
-        ]);
-        let stage = Self {
-            place,
-            names,
-            _servers: Box::new((tokens, registry, company, local, git, sshd, files)),
-        };
-        let push = "rukpak push tidewatch registry.company.internal/org/tidewatch:v1.4.0 --cacert company-ca.pem";
-        let printed = stage.run(&stage.names.to_actual(push));
-        assert!(!printed.contains("error:"), "{printed}");
-        stage
-    }
-
-    /// Creates a directory with the examples of the project, without servers.
-    fn examples() -> Self {
-        let place = Place::new();
-        copy(&place, "examples", "examples");
-        Self {
-            place,
-            names: Names::default(),
-            _servers: Box::new(()),
-        }
-    }
-
-    /// Runs a command and returns what it prints. It fails if, and only if, it prints an error.
-    fn run(&self, command: &str) -> String {
-        let mut shell = self.place.shell(&format!("exec 2>&1; {command}"));
-        shell.env("SSL_CERT_FILE", self.place.path("system.pem"));
-        let output = shell.output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let has_error = text.lines().any(|line| line.starts_with("error:"));
-        assert_eq!(output.status.success(), !has_error, "{command}: {text}");
-        text
-    }
-
-    fn check(&self, page: &'static str, min: usize) {
-        let page = Page::read(page, "console");
-        page.play(min, &self.names, |command| self.run(command));
-    }
+/// Runs a command and returns its output. It fails if, and only if, it prints an error.
+fn run(place: &Place, command: &str) -> String {
+    let mut shell = place.shell(&format!("exec 2>&1; {command}"));
+    shell.env("SSL_CERT_FILE", place.path("system.pem"));
+    let output = shell.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let has_error = text.lines().any(|line| line.starts_with("error:"));
+    assert_eq!(output.status.success(), !has_error, "{command}: {text}");
+    text
 }
 
 #[test]
 fn page_about_sources_shows_what_happens() {
-    Stage::new().check("docs/sources.md", 11);
+    let place = Place::new();
+    copy(&place, "examples/bundles/tidewatch", "tidewatch");
+
+    // The system trusts only the public CA.
+    let (public, private) = (Authority::new("public"), Authority::new("private"));
+    place.write("system.pem", public.pem());
+    place.write("company-ca.pem", private.pem());
+    let tokens = TokenServer::start(Some(&public));
+    let registry = Registry::start(Auth::Token(&tokens), Some(&public));
+    let company = Registry::start(Auth::Basic, Some(&private));
+    let local = Registry::plain();
+    let logins = [(registry.host(), OWNER), (company.host(), OWNER)];
+    place.write("home/.docker/config.json", docker_config(&logins));
+
+    let git = GitServer::start(None, Some(&public));
+    let sshd = Sshd::start();
+    place.write("checkout/README.md", "Tidewatch\n");
+    let checkout = place.path("checkout");
+    copy(&place, "examples/bundles/tidewatch", "checkout/bundle");
+    for repository in [
+        git.repository("tidewatch.git"),
+        sshd.repository("tidewatch.git"),
+    ] {
+        let commit = repository.commit("main", &checkout);
+        repository.git(&["tag", "v1.4.0", &commit]);
+    }
+    place.write("home/.ssh/id_ed25519", sshd.key());
+    place.write("home/.ssh/known_hosts", sshd.known_hosts());
+
+    let files = FileServer::start(Some(TENANT), Some(&public));
+    place.ok("unpack tidewatch -o served.tgz");
+    let served = fs::read(place.path("served.tgz")).unwrap();
+    files.add("tidewatch.tgz", served);
+    place.write("password", format!("{}\n", TENANT.password));
+
+    let mirror = format!(
+        "[[registry]]\nlocation = \"quay.example.com\"\n[[registry.mirror]]\nlocation = \"{}\"\ninsecure = true\n",
+        local.host()
+    );
+    place.write("mirrors.conf", mirror);
+
+    let buildah = Buildah::new();
+    let image = buildah.build("FROM scratch\nCOPY . /\n", &place.path("tidewatch"), &[]);
+    let at = |name: &str| place.path(name).to_str().unwrap().to_owned();
+    buildah.push(&image, &format!("oci:{}:v1.4.0", at("layout")), &[]);
+    let archive = format!("docker-archive:{}:tidewatch:v1.4.0", at("saved.tar"));
+    buildah.push(&image, &archive, &[]);
+
+    let ssh = sshd.url("");
+    let ssh = ssh.trim_start_matches("ssh://").trim_end_matches('/');
+    let names = Names(vec![
+        ("git@git.example.com", ssh.to_owned()),
+        ("git.example.com", git.host()),
+        ("registry.example.com", registry.host().to_owned()),
+        ("registry.company.internal", company.host().to_owned()),
+        ("localhost:5000", local.host().to_owned()),
+        ("downloads.example.com", files.host()),
+    ]);
+    let push = "rukpak push tidewatch registry.company.internal/org/tidewatch:v1.4.0 --cacert company-ca.pem";
+    let printed = run(&place, &names.to_actual(push));
+    assert!(!printed.contains("error:"), "{printed}");
+    play(&place, &names, "docs/sources.md", 11);
 }
 
 #[test]
-fn page_about_catalogs_shows_what_happens() {
-    Stage::examples().check("docs/catalogs.md", 17);
-}
-
-#[test]
-fn page_about_creating_catalogs_shows_what_happens() {
-    Stage::examples().check("docs/catalog-create.md", 9);
-}
-
-#[test]
-fn page_about_image_templates_shows_what_happens() {
-    Stage::examples().check("docs/catalog-image-templates.md", 2);
-}
-
-#[test]
-fn page_about_catalogsources_shows_what_happens() {
-    Stage::examples().check("docs/catalogsource.md", 5);
-}
-
-#[test]
-fn page_about_max_openshift_shows_what_happens() {
-    Stage::examples().check("docs/max-openshift-version.md", 6);
+fn pages_about_catalogs_show_what_happens() {
+    for (page, min) in [
+        ("docs/catalogs.md", 17),
+        ("docs/catalog-create.md", 9),
+        ("docs/catalog-image-templates.md", 2),
+        ("docs/catalogsource.md", 5),
+        ("docs/max-openshift-version.md", 6),
+    ] {
+        let place = Place::new();
+        copy(&place, "examples", "examples");
+        play(&place, &Names::default(), page, min);
+    }
 }

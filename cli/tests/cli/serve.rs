@@ -20,15 +20,14 @@ use crate::{
 };
 
 fn write_catalog(place: &Place, package: &str) {
-    let name = format!("{package}.v1.0.0");
-    let properties =
-        json!([{"type": "olm.package", "value": {"packageName": package, "version": "1.0.0"}}]);
+    let value = json!({"packageName": package, "version": "1.0.0"});
+    let properties = json!([{"type": "olm.package", "value": value}]);
     let metas = [
         json!({"schema": "olm.package", "name": package, "defaultChannel": "stable"}),
-        json!({"schema": "olm.channel", "package": package, "name": "stable", "entries": [{"name": name}]}),
-        json!({"schema": "olm.bundle", "package": package, "name": name, "image": "a.io/b:v1", "properties": properties}),
+        json!({"schema": "olm.channel", "package": package, "name": "stable", "entries": [{"name": package}]}),
+        json!({"schema": "olm.bundle", "package": package, "name": package, "image": "a.io/b:v1", "properties": properties}),
     ];
-    let text = metas.map(|meta| format!("{meta}\n")).concat();
+    let text = metas.map(|meta| meta.to_string()).concat();
     place.write(&format!("catalog/{package}.json"), text);
 }
 
@@ -114,40 +113,24 @@ impl Drop for Serving {
     }
 }
 
-#[test]
-fn catalog_is_also_served_over_http() {
-    let place = Place::new();
-    write_catalog(&place, "tide");
-    let mut serving = Serving::start(&place, "--http-port 0 --http-name mine");
-    assert_eq!(serving.packages(), ["tide"]);
-    // The log may contain lines about earlier requests.
-    let mut lines = (&mut serving.log).lines().map(Result::unwrap);
-    let line = lines.find(|line| line.contains("serving HTTP")).unwrap();
-    let mut stream = TcpStream::connect(address(&line)).unwrap();
-    let request = "GET /catalogs/mine/api/v1/metas?schema=olm.package HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    let line = "{\"defaultChannel\":\"stable\",\"name\":\"tide\",\"schema\":\"olm.package\"}\n";
-    assert!(answer.ends_with(line), "{answer}");
-    let (code, log) = serving.end("TERM");
-    assert_eq!(code, Some(0), "{log}");
-
-    tests::assert_runs! { place;
-        "catalog serve catalog --http-name mine" => 2, _, "--http-port";
-        "catalog serve catalog --http-port 0 --http-name a/b" => 2, _;
-    }
-}
-
 // parity: grpc-9
 #[test]
-fn directory_is_served_until_a_signal() {
+fn catalog_is_served_over_grpc_and_http_until_a_signal() {
     let place = Place::new();
     write_catalog(&place, "tide");
     for signal in ["TERM", "INT"] {
-        let serving = Serving::start(&place, "");
+        let mut serving = Serving::start(&place, "--http-port 0 --http-name mine");
+        let mut lines = (&mut serving.log).lines().map(Result::unwrap);
+        let line = lines.find(|line| line.contains("serving HTTP")).unwrap();
         assert_eq!(serving.packages(), ["tide"]);
+        let mut stream = TcpStream::connect(address(&line)).unwrap();
+        let request = "GET /catalogs/mine/api/v1/metas?schema=olm.package HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        let line = "{\"defaultChannel\":\"stable\",\"name\":\"tide\",\"schema\":\"olm.package\"}\n";
+        assert!(answer.ends_with(line), "{answer}");
         let (code, log) = serving.end(signal);
         assert_eq!(code, Some(0), "{log}");
         for part in ["finished call", "shutting down server"] {
@@ -191,10 +174,8 @@ fn the_cache_is_built_then_enforced() {
         "catalog serve catalog --port 0 --cache-dir cache" => 1, _, "integrity check failed: no cache in cache";
         "catalog serve catalog --port 0 --cache-dir cache --cache-only" => 0, _;
     }
-    let serving = Serving::start(&place, "--cache-dir cache");
-    assert_eq!(serving.packages(), ["tide"]);
-    drop(serving);
-
+    let flags = "--cache-dir cache";
+    assert_eq!(Serving::start(&place, flags).packages(), ["tide"]);
     write_catalog(&place, "wave");
     tests::assert_runs! { place;
         "catalog serve catalog --port 0 --cache-dir cache --termination-log last-words" => 1, _, "{expected}";
@@ -202,8 +183,7 @@ fn the_cache_is_built_then_enforced() {
     let message = place.read("last-words");
     assert!(message.starts_with(expected), "{message}");
     let flags = "--cache-dir cache --cache-enforce-integrity=false";
-    let serving = Serving::start(&place, flags);
-    assert_eq!(serving.packages(), ["tide", "wave"]);
+    assert_eq!(Serving::start(&place, flags).packages(), ["tide", "wave"]);
 }
 
 #[test]
@@ -217,6 +197,8 @@ fn invalid_flags_and_paths_are_reported() {
     tests::assert_runs! { place;
         "catalog serve catalog --cache-enforce-integrity"
             => 2, _, "--cache-dir must be specified with --cache-enforce-integrity";
+        "catalog serve catalog --http-name mine" => 2, _, "--http-port";
+        "catalog serve catalog --http-port 0 --http-name a/b" => 2, _;
         "catalog serve catalog --port 70000" => 2, _;
         "catalog serve absent -t last-words" => 1, _, "failed to load or rebuild cache";
         "catalog serve catalog --cache-dir used" => 1, _, "cache directory has unexpected contents: precious.txt";
@@ -230,13 +212,9 @@ fn invalid_flags_and_paths_are_reported() {
 fn faulty_package_is_skipped_unless_strict() {
     let place = Place::new();
     write_catalog(&place, "tide");
-    place.write(
-        "catalog/bad.json",
-        r#"{"schema": "olm.package", "name": "bad"}"#,
-    );
-    let serving = Serving::start(&place, "");
-    assert_eq!(serving.packages(), ["tide"]);
-    drop(serving);
+    let bad = r#"{"schema": "olm.package", "name": "bad"}"#;
+    place.write("catalog/bad.json", bad);
+    assert_eq!(Serving::start(&place, "").packages(), ["tide"]);
     tests::assert_runs! { place;
         "catalog serve catalog --strict --port 0" => 1, _, "package \"bad\"";
     }

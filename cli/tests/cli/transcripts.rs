@@ -2,7 +2,7 @@
 //! must match the page. Lines of standard error follow with `2> `, and an exit code that is not 0. The directory has the bundles
 //! `tide` and `bad`, which has two problems, and a `catalog`. `RUKPAK_DOCS=write` writes what the commands print into the pages.
 
-use std::{iter, path::Path};
+use std::{iter, path::Path, thread};
 
 use tests::{Names, Page};
 
@@ -11,14 +11,20 @@ use crate::bundle::{Place, Run};
 /// A package of three versions in two channels, as `opm` would write it.
 const CATALOG: &str = include_str!("../../../examples/catalog/tidewatch/catalog.yaml");
 
-/// Plays a page, which has at least `min` commands.
-fn play(page: &'static str, min: usize) {
-    let place = Place::with_tide();
-    place.bad("bad");
-    place.write("catalog/tidewatch/catalog.yaml", CATALOG);
-    let path = place.path("x").parent().unwrap().display().to_string();
-    let names = Names(vec![("/place", path)]);
-    Page::read(page, "console").play(min, &names, |command| printed(&place, command));
+/// Plays pages, each of which has at least the given number of commands. All failed pages are reported.
+fn play(pages: &[(&'static str, usize)]) {
+    thread::scope(|scope| {
+        for &(page, min) in pages {
+            scope.spawn(move || {
+                let place = Place::with_tide();
+                place.bad("bad");
+                place.write("catalog/tidewatch/catalog.yaml", CATALOG);
+                let path = place.path("x").parent().unwrap().display().to_string();
+                let names = Names(vec![("/place", path)]);
+                Page::read(page, "console").play(min, &names, |command| printed(&place, command));
+            });
+        }
+    });
 }
 
 /// Runs a command in the shell and returns what it prints.
@@ -42,45 +48,41 @@ fn printed(place: &Place, command: &str) -> String {
         .collect()
 }
 
-// parity: load-1, validate-10, render-14
+// parity: load-1, max-4, max-5, max-9, render-3, render-5, render-8, render-10, render-11, render-12, render-13, render-14, validate-10
 #[test]
-fn catalog_prints_what_the_page_shows() {
-    play("cli/tests/cli/transcripts/catalog.md", 34);
+fn pages_about_catalogs_show_the_output() {
+    play(&[
+        ("cli/tests/cli/transcripts/catalog.md", 34),
+        ("cli/tests/cli/transcripts/catalog-init.md", 20),
+        ("cli/tests/cli/transcripts/catalog-render.md", 29),
+        ("cli/tests/cli/transcripts/catalog-template.md", 19),
+        ("cli/tests/cli/transcripts/max-openshift.md", 36),
+    ]);
 }
 
-// parity: render-12
+// parity: openshift-26, source-14, source-19, switch-13, switch-20
 #[test]
-fn catalog_init_and_dockerfile_prints_what_the_page_shows() {
-    play("cli/tests/cli/transcripts/catalog-init.md", 20);
+fn pages_about_manifests_for_clusters_show_the_output() {
+    play(&[
+        ("cli/tests/cli/transcripts/catalogsource.md", 18),
+        ("cli/tests/cli/transcripts/catalogsource-validate.md", 22),
+        ("cli/tests/cli/transcripts/platform.md", 26),
+    ]);
 }
 
-// parity: render-3, render-5, render-8, render-10, render-11
+// parity: check-1, check-4, check-23, complaint-15, platform-14
 #[test]
-fn catalog_render_and_migrate_prints_what_the_page_shows() {
-    play("cli/tests/cli/transcripts/catalog-render.md", 29);
-}
-
-// parity: render-13
-#[test]
-fn catalog_render_template_prints_what_the_page_shows() {
-    play("cli/tests/cli/transcripts/catalog-template.md", 19);
-}
-
-// parity: source-14, source-19, switch-13, switch-20
-#[test]
-fn catalogsource_prints_what_the_page_shows() {
-    play("cli/tests/cli/transcripts/catalogsource.md", 18);
-}
-
-#[test]
-fn catalogsource_validate_prints_what_the_page_shows() {
-    play("cli/tests/cli/transcripts/catalogsource-validate.md", 22);
-}
-
-// parity: platform-14
-#[test]
-fn convert_prints_what_the_page_shows() {
-    play("cli/tests/cli/transcripts/convert.md", 38);
+fn pages_about_bundles_show_the_output() {
+    play(&[
+        ("cli/tests/cli/transcripts/convert.md", 38),
+        ("cli/tests/cli/transcripts/general.md", 29),
+        ("cli/tests/cli/transcripts/inspect.md", 6),
+        ("cli/tests/cli/transcripts/irregular.md", 30),
+        ("cli/tests/cli/transcripts/push.md", 24),
+        ("cli/tests/cli/transcripts/several.md", 15),
+        ("cli/tests/cli/transcripts/unpack.md", 46),
+        ("cli/tests/cli/transcripts/validate.md", 9),
+    ]);
 }
 
 #[test]
@@ -94,56 +96,6 @@ fn json_of_objects_is_well_formed() {
         let list = place.ok(command).json();
         assert_eq!(list["items"].as_array().unwrap().len(), count, "{command}");
     }
-}
-
-#[test]
-fn general_options_and_failures_prints_what_the_page_shows() {
-    play("cli/tests/cli/transcripts/general.md", 29);
-}
-
-#[test]
-fn inspect_prints_what_the_page_shows() {
-    play("cli/tests/cli/transcripts/inspect.md", 6);
-}
-
-#[test]
-fn irregular_entries_prints_what_the_page_shows() {
-    play("cli/tests/cli/transcripts/irregular.md", 30);
-}
-
-// parity: max-4, max-5, max-9
-#[test]
-fn max_openshift_prints_what_the_page_shows() {
-    play("cli/tests/cli/transcripts/max-openshift.md", 36);
-}
-
-// parity: openshift-26
-#[test]
-fn platform_render_prints_what_the_page_shows() {
-    play("cli/tests/cli/transcripts/platform.md", 26);
-}
-
-// parity: check-23
-#[test]
-fn push_prints_what_the_page_shows() {
-    play("cli/tests/cli/transcripts/push.md", 24);
-}
-
-#[test]
-fn several_bundles_prints_what_the_page_shows() {
-    play("cli/tests/cli/transcripts/several.md", 15);
-}
-
-// parity: check-23
-#[test]
-fn unpack_prints_what_the_page_shows() {
-    play("cli/tests/cli/transcripts/unpack.md", 46);
-}
-
-// parity: check-1, check-4, complaint-15
-#[test]
-fn validate_prints_what_the_page_shows() {
-    play("cli/tests/cli/transcripts/validate.md", 9);
 }
 
 #[test]

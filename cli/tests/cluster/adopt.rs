@@ -17,10 +17,8 @@ async fn objects_of_tools_are_adopted_with_their_fields() {
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": name, "annotations": annotations}, "data": data,
         });
-        let params = PatchParams::apply(manager);
-        maps.patch(&name, &params, &Patch::Apply(object))
-            .await
-            .unwrap();
+        let (params, patch) = (PatchParams::apply(manager), Patch::Apply(object));
+        maps.patch(&name, &params, &patch).await.unwrap();
     };
     let release =
         json!({"meta.helm.sh/release-name": "tides", "meta.helm.sh/release-namespace": "sea"});
@@ -33,9 +31,9 @@ async fn objects_of_tools_are_adopted_with_their_fields() {
     tests::assert_runs! { world;
         "install {name} {bundle}" => 1, "", "the Helm release sea/tides";
         "adopt {name} --dry-run=server" => 0, [
-            "ConfigMap default/{name} belongs to the Helm release sea/tides\n", "fields of helm are transferred to the \
-                                                                                 bundle\n",
-            ".data.left", "-  text: old\n+  text: new\n", "1 object: annotated for adoption (server dry run)\n"
+            "ConfigMap default/{name} belongs to the Helm release sea/tides\n",
+            "fields of helm are transferred to the bundle\n", ".data.left", "-  text: old\n+  text: new\n",
+            "1 object: annotated for adoption (server dry run)\n"
         ];
         "adopt {name} --dry-run=server --field-manager injector" => 0, [".data.injected"];
         "adopt {name}" => 1, _, "use --yes to confirm";
@@ -46,14 +44,12 @@ async fn objects_of_tools_are_adopted_with_their_fields() {
     assert_eq!(before.data.unwrap()["text"], "old");
 
     let run = world.ok(&format!("adopt {name} --yes"));
-    assert!(
-        run.out.ends_with("1 object: annotated for adoption\n"),
-        "{run:?}"
-    );
-    eventually("taken over", async || {
+    let end = "1 object: annotated for adoption\n";
+    assert!(run.out.ends_with(end), "{run:?}");
+    eventually("adopted", async || {
         let data = json!(maps.get(&name).await.unwrap().data);
-        let is_taken = data == json!({"text": "new", "injected": "yes"});
-        is_taken.then_some(()).ok_or_else(|| data.to_string())
+        let is_adopted = data == json!({"text": "new", "injected": "yes"});
+        is_adopted.then_some(()).ok_or_else(|| data.to_string())
     })
     .await;
     tests::assert_runs! { world;

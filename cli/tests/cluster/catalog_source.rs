@@ -13,14 +13,14 @@ use crate::environment::{Run, apply, bare, binary};
 /// Creates the CRD of CatalogSources with both versions. No object is stored, so none is converted.
 async fn define(cluster: &Cluster) {
     let [_, crd] = crds::optional_crds();
-    let mut definition = serde_json::to_value(crd).unwrap();
-    let versions = definition["spec"]["versions"].as_array_mut().unwrap();
+    let mut crd = serde_json::to_value(crd).unwrap();
+    let versions = crd["spec"]["versions"].as_array_mut().unwrap();
     let mut v1 = versions[0].clone();
     v1["name"] = "v1".into();
     v1["storage"] = false.into();
     v1["schema"]["openAPIV3Schema"] = crds::catalog_source_schema(Version::V1).unwrap();
     versions.push(v1);
-    apply(cluster, [definition]).await;
+    apply(cluster, [crd]).await;
 }
 
 /// Returns the errors of the API server for creating an object of a version, in JSON.
@@ -80,98 +80,65 @@ async fn assert_same(client: &Client, version: Version, object: &str, mut actual
     assert_eq!(actual, expected, "{object}");
 }
 
-fn pod(options: &Value) -> Value {
-    json!({"catalogImageSource": {"catalogImage": "r/c:v1", "podSpecOverrides": options}})
-}
-
-fn by_image(more: &Value) -> Value {
-    let mut spec = json!({"sourceType": "grpc", "image": "r/c:v1"});
-    let more = more.as_object().unwrap().clone();
-    spec.as_object_mut().unwrap().extend(more);
-    spec
+fn list(values: Value) -> Vec<Value> {
+    serde_json::from_value(values).unwrap()
 }
 
 /// Returns specs with one, no, several and contradictory sources.
 fn sources() -> Vec<Value> {
-    let image = json!({"catalogImage": "r/c:v1"});
-    vec![
-        json!({"catalogImageSource": image}),
-        json!({"catalogServiceSource": {"address": "some.namespace.svc"}}),
-        json!({"configMapSource": {"configMap": "m"}}),
-        by_image(&json!({})),
-        by_image(&json!({"address": "a:1"})),
-        by_image(&json!({"configMap": "m", "grpcPodConfig": {}})),
-        by_image(&json!({"sourceType": "configmap"})),
-        by_image(&json!({"sourceType": ""})),
-        json!({"sourceType": "configMap", "configMap": "m"}),
-        json!({"sourceType": "internal"}),
-        json!({"sourceType": "grpc", "address": "a:1", "image": "", "grpcPodConfig": {}}),
-        json!({"image": "r/c:v1"}),
-        json!({}),
-        json!({"displayName": "a", "grpcPodConfig": {}}),
-        json!({"catalogImageSource": image, "catalogServiceSource": {"address": "a"}}),
-        json!({"catalogImageSource": image, "catalogServiceSource": {"address": "a"}, "configMapSource": {"configMap": "m"}}),
-        json!({"catalogImageSource": image, "image": "r/c:v1", "grpcPodConfig": {}}),
-        json!({"catalogServiceSource": {"address": "a"}, "secrets": ["s"], "updateStrategy": {}}),
-        json!({"configMapSource": {"configMap": "m"}, "secrets": []}),
-        json!({"secrets": ["s"]}),
-        json!({"catalogImageSource": {}}),
-        json!({"catalogImageSource": {"catalogImage": ""}, "image": "r/c:v1"}),
-        json!({"catalogServiceSource": {"address": "x".repeat(2049)}, "image": "r/c:v1"}),
-        json!({"catalogImageSource": null, "sourceType": "grpc", "image": "r/c:v1"}),
-    ]
+    let (image, service) = (json!({"catalogImage": "r/c:v1"}), json!({"address": "a"}));
+    let map = json!({"configMap": "m"});
+    list(json!([
+        {"catalogImageSource": image}, {"catalogServiceSource": {"address": "some.namespace.svc"}}, {"configMapSource": map},
+        {"sourceType": "configMap", "configMap": "m"}, {"sourceType": "internal"}, {"image": "r/c:v1"}, {},
+        {"sourceType": "grpc", "address": "a:1", "image": "", "grpcPodConfig": {}}, {"displayName": "a", "grpcPodConfig": {}},
+        {"catalogImageSource": image, "catalogServiceSource": service},
+        {"catalogImageSource": image, "catalogServiceSource": service, "configMapSource": map},
+        {"catalogImageSource": image, "image": "r/c:v1", "grpcPodConfig": {}},
+        {"catalogServiceSource": service, "secrets": ["s"], "updateStrategy": {}},
+        {"configMapSource": map, "secrets": []}, {"secrets": ["s"]}, {"catalogImageSource": {}},
+        {"catalogImageSource": {"catalogImage": ""}, "image": "r/c:v1"},
+        {"catalogServiceSource": {"address": "x".repeat(2049)}, "image": "r/c:v1"},
+        {"catalogImageSource": null, "sourceType": "grpc", "image": "r/c:v1"},
+    ]))
 }
 
 /// Returns specs with invalid values and unknown fields.
 fn values() -> Vec<Value> {
-    let affinity = |term: Value| json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}});
+    let affinity = |term: Value| json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}});
     let many: Value = (0..65).map(|at| (at.to_string(), json!("x"))).collect();
-    vec![
-        json!(5),
-        json!(null),
-        json!("x"),
-        json!([]),
-        json!({"catalogImageSource": "x"}),
-        json!({"catalogImageSource": {"catalogImage": 5}}),
-        by_image(&json!({"image": "x".repeat(1025)})),
-        by_image(&json!({"image": "é".repeat(1025)})),
-        by_image(&json!({"image": "é".repeat(1024)})),
-        by_image(&json!({"secrets": vec!["s"; 65]})),
-        by_image(&json!({"secrets": "s"})),
-        by_image(&json!({"secrets": [5, "x".repeat(254)]})),
-        by_image(&json!({"secrets": null, "updateStrategy": {"registryPoll": null}})),
-        by_image(&json!({"priority": "5"})),
-        by_image(&json!({"priority": 1.0})),
-        by_image(&json!({"priority": 1.5})),
-        by_image(&json!({"priority": 1e30})),
-        by_image(&json!({"icon": {"mediatype": "a"}})),
-        by_image(&json!({"icon": {"base64data": 1, "mediatype": null}})),
-        by_image(&json!({"updateStrategy": {"registryPoll": {"interval": 5}}})),
-        by_image(&json!({"updateStrategy": []})),
-        by_image(&json!({"a": 1, "b": null, "grpcPodConfig": {"x": {"y": 1}}})),
-        pod(&json!({"securityContextConfig": "bogus"})),
-        pod(&json!({"memoryTarget": "50Mi"})),
-        pod(&json!({"memoryTarget": 5})),
-        pod(&json!({"memoryTarget": "50Mx"})),
-        pod(&json!({"memoryTarget": "a\"b\n"})),
-        pod(&json!({"memoryTarget": true})),
-        pod(&json!({"memoryTarget": 1.5})),
-        pod(&json!({"nodeSelector": {"a": 5}})),
-        pod(&json!({"nodeSelector": {"a": null}})),
-        pod(&json!({"nodeSelector": {"a": "x".repeat(64)}})),
-        pod(&json!({"nodeSelector": many})),
-        pod(&json!({"extractContent": {}})),
-        pod(&json!({"extractContent": null})),
-        pod(&json!({"tolerationz": []})),
-        pod(&json!({"tolerations": [{"operator": "Exists", "bogus": 1}]})),
-        pod(&json!({"tolerations": [null]})),
-        pod(&json!({"tolerations": [{"key": null, "tolerationSeconds": "x"}]})),
-        pod(&affinity(json!({"weight": 1}))),
-        pod(&affinity(
-            json!({"weight": 99_999_999_999_i64, "preference": {}}),
-        )),
-        pod(&affinity(json!({"weight": 1.5, "preference": {}}))),
-    ]
+    let of_images = json!([
+        {}, {"address": "a:1"}, {"configMap": "m", "grpcPodConfig": {}}, {"sourceType": "configmap"}, {"sourceType": ""},
+        {"image": "x".repeat(1025)}, {"image": "é".repeat(1025)}, {"image": "é".repeat(1024)},
+        {"secrets": vec!["s"; 65]}, {"secrets": "s"}, {"secrets": [5, "x".repeat(254)]},
+        {"secrets": null, "updateStrategy": {"registryPoll": null}},
+        {"priority": "5"}, {"priority": 1.0}, {"priority": 1.5}, {"priority": 1e30},
+        {"icon": {"mediatype": "a"}}, {"icon": {"base64data": 1, "mediatype": null}},
+        {"updateStrategy": {"registryPoll": {"interval": 5}}}, {"updateStrategy": []},
+        {"a": 1, "b": null, "grpcPodConfig": {"x": {"y": 1}}},
+    ]);
+    let of_pods = json!([
+        {"securityContextConfig": "bogus"}, {"memoryTarget": "50Mi"}, {"memoryTarget": 5}, {"memoryTarget": "50Mx"},
+        {"memoryTarget": "a\"b\n"}, {"memoryTarget": true}, {"memoryTarget": 1.5},
+        {"nodeSelector": {"a": 5}}, {"nodeSelector": {"a": null}}, {"nodeSelector": {"a": "x".repeat(64)}},
+        {"nodeSelector": many}, {"extractContent": {}}, {"extractContent": null}, {"tolerationz": []},
+        {"tolerations": [{"operator": "Exists", "bogus": 1}]}, {"tolerations": [null]},
+        {"tolerations": [{"key": null, "tolerationSeconds": "x"}]},
+        {"affinity": affinity(json!({"weight": 1}))}, {"affinity": affinity(json!({"weight": 1.5, "preference": {}}))},
+        {"affinity": affinity(json!({"weight": 99_999_999_999_i64, "preference": {}}))},
+    ]);
+    let no_objects = json!([5, null, "x", [], {"catalogImageSource": "x"}, {"catalogImageSource": {"catalogImage": 5}}]);
+    let of_images = list(of_images).into_iter().map(|fields| {
+        let mut spec = json!({"sourceType": "grpc", "image": "r/c:v1"});
+        let fields = fields.as_object().unwrap().clone();
+        spec.as_object_mut().unwrap().extend(fields);
+        spec
+    });
+    let of_pods = list(of_pods).into_iter().map(|options| {
+        json!({"catalogImageSource": {"catalogImage": "r/c:v1", "podSpecOverrides": options}})
+    });
+    let specs = list(no_objects).into_iter().chain(of_images);
+    specs.chain(of_pods).collect()
 }
 
 // parity: source-16

@@ -123,11 +123,9 @@ async fn platform_operators_are_as_their_page_shows(stage: &Stage) {
     });
     fs::write(path("catalog/next.json"), bundle.to_string()).unwrap();
     upgrade::become_openshift(&stage.cluster, "4.23.1").await;
-    let (api, account) = (
-        "servicecidrs.v1beta1.networking.k8s.io",
-        "tidewatch:tidewatch-operator",
-    );
-    upgrade::count(&stage.cluster, api, "1.37", account, 96).await;
+    let api = "servicecidrs.v1beta1.networking.k8s.io";
+    let account = "tidewatch:tidewatch-operator";
+    upgrade::count(&stage.cluster, api, account, 96).await;
     let printed = stage.run("rukpak install tidewatch tidewatch");
     tests::assert_has(printed, "installed: version 1.4.0");
 

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use cluster::{Cluster, Controllers, DryRun, Lease, Options, Pool};
+use cluster::{Cluster, Controllers, DryRun, Lease, Options, Pool, wait};
 use k8s_openapi::{
     api::{
         authentication::v1::{TokenRequest, TokenRequestSpec},
@@ -29,10 +29,7 @@ use serde_json::{Value, json};
 use tempfile::{NamedTempFile, TempDir};
 pub(crate) use tests::Run;
 use tests::{Args, Provisioner, Registry};
-use tokio::{
-    sync::OnceCell,
-    time::{Instant, sleep},
-};
+use tokio::sync::OnceCell;
 
 /// Limit of every wait. It allows for a busy machine.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(180);
@@ -152,11 +149,10 @@ impl World {
     pub(crate) async fn kubeconfig_with_roles(&self, name: &str, roles: &[&str]) -> NamedTempFile {
         let account = account(name);
         let metadata = json!({"name": name, "namespace": "default"});
-        self.apply(json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}))
-            .await;
+        let object = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
+        self.apply(object).await;
         for role in roles {
-            let name = format!("{name}-{role}");
-            let role = ("ClusterRole", *role);
+            let (name, role) = (format!("{name}-{role}"), ("ClusterRole", *role));
             self.apply(binding(&name, None, role, &account)).await;
         }
         kubeconfig(self.cluster, "default", name).await
@@ -202,7 +198,7 @@ pub(crate) fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-/// Returns a kubeconfig with a token of the provisioner's ServiceAccount, as whom its Deployment works: the admission
+/// Returns a kubeconfig with a token of the provisioner's ServiceAccount, like its Deployment: the admission
 /// policies let no other user write the Bundles of a BundleInstance.
 pub(crate) async fn provisioner_account(cluster: &Cluster) -> NamedTempFile {
     kubeconfig(cluster, "rukpak-system", "provisioner").await
@@ -211,10 +207,7 @@ pub(crate) async fn provisioner_account(cluster: &Cluster) -> NamedTempFile {
 /// Returns a kubeconfig with a new token of a ServiceAccount.
 async fn kubeconfig(cluster: &Cluster, namespace: &str, account: &str) -> NamedTempFile {
     let accounts = Api::<ServiceAccount>::namespaced(cluster.client().unwrap(), namespace);
-    let request = TokenRequest {
-        spec: Some(TokenRequestSpec::default()),
-        ..TokenRequest::default()
-    };
+    let request = tests::with!(TokenRequest, spec: Some(TokenRequestSpec::default()));
     let params = PostParams::default();
     let answer = accounts.create_token_request(account, &params, &request);
     let token = answer.await.unwrap().status.unwrap().token.unwrap();
@@ -244,8 +237,7 @@ pub(crate) async fn apply(
 /// Converts CRDs to objects.
 pub(crate) fn objects(crds: impl IntoIterator<Item = CustomResourceDefinition>) -> Vec<Value> {
     let crds = crds.into_iter();
-    let objects = crds.map(|crd| serde_json::to_value(crd).unwrap());
-    objects.collect()
+    crds.map(|crd| serde_json::to_value(crd).unwrap()).collect()
 }
 
 /// Returns a name that is unique in this cluster.
@@ -300,16 +292,10 @@ pub(crate) fn text(dir: &TempDir) -> &str {
 /// Retries until there is a result. Panics with the last reason after the time limit.
 pub(crate) async fn eventually<T>(
     goal: &str,
-    mut attempt: impl AsyncFnMut() -> Result<T, String>,
+    attempt: impl AsyncFnMut() -> Result<T, String>,
 ) -> T {
-    let end = Instant::now() + WAIT_TIMEOUT;
-    loop {
-        match attempt().await {
-            Ok(result) => return result,
-            Err(reason) if Instant::now() > end => panic!("not {goal}: {reason}"),
-            Err(_) => sleep(Duration::from_millis(50)).await,
-        }
-    }
+    let result = wait::eventually(WAIT_TIMEOUT, attempt).await;
+    result.unwrap_or_else(|reason| panic!("not {goal}: {reason}"))
 }
 
 /// Sends SIGINT to a process, as Ctrl-C does.
@@ -341,7 +327,7 @@ pub(crate) fn interrupt_after_output(mut child: Child, part: &str) -> Run {
     let mut err = String::new();
     while !err.contains(part) {
         let read = lines.read_line(&mut err).unwrap();
-        assert_ne!(read, 0, "it does not say {part:?}: {err}");
+        assert_ne!(read, 0, "{part:?} is not in {err}");
     }
     interrupt(&child);
     lines.read_to_string(&mut err).unwrap();

@@ -7,7 +7,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::{
+    ResourceExt as _,
+    api::{ListParams, Patch, PatchParams},
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -17,9 +20,9 @@ use crate::environment::{
 
 // parity: k1, k4, platform-18
 #[tokio::test(flavor = "multi_thread")]
-async fn folder_is_installed_reported_replaced_and_paused() {
+async fn directory_is_installed_reported_replaced_and_paused() {
     let world = world().await;
-    let name = unique("folder");
+    let name = unique("directory");
     let mut watch = world.rukpak(&["status", &name, "--watch"]);
     let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
@@ -54,10 +57,10 @@ async fn is_uploaded_once(world: &World, name: &str, bundle: &str) {
     let mut unpack = Command::new(binary());
     let unpack = unpack.args(["unpack", "--format", "json", bundle]).output();
     let digest: Value = serde_json::from_slice(&unpack.unwrap().stdout).unwrap();
-    let made = world.bundles().get(&first).await.unwrap();
-    let upload = made.spec.source.upload.unwrap();
+    let stored = world.bundles().get(&first).await.unwrap();
+    let upload = stored.spec.source.upload.unwrap();
     assert_eq!(upload.digest.as_deref(), digest["digest"].as_str());
-    assert_eq!(made.status.unwrap().content_digest, upload.digest);
+    assert_eq!(stored.status.unwrap().content_digest, upload.digest);
     tests::assert_runs! { world;
         "install {name} {bundle}" => 0, _, "unchanged";
     }
@@ -67,16 +70,10 @@ async fn is_uploaded_once(world: &World, name: &str, bundle: &str) {
 async fn is_reported(world: &World, name: &str) {
     let installed = world.installed(name).await;
     let summary = world.ok(&format!("status {name} -o json")).json();
-    for (field, expected) in [
-        ("/healthy", json!(true)),
-        ("/phase", json!("Ready")),
-        ("/rollout", Value::Null),
-        ("/objects/0/name", json!(name)),
-        ("/bundles/0/name", json!(installed)),
-    ] {
-        let found = summary.pointer(field).unwrap_or(&Value::Null);
-        assert_eq!(found, &expected, "{field}");
-    }
+    let names = ["objects", "bundles"].map(|list| &summary[list][0]["name"]);
+    assert_eq!(names, [name, &installed], "{summary}");
+    let facts = ["healthy", "phase", "rollout"].map(|field| &summary[field]);
+    assert_eq!(json!(facts), json!([true, "Ready", null]));
     let all = world.ok("status -o json").json();
     let mut names = all.as_array().unwrap().iter().map(|entry| &entry["name"]);
     assert!(names.any(|listed| listed == name), "{all}");
@@ -234,13 +231,13 @@ pub(crate) fn push(bundle: &TempDir, image: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn problems_are_printed_by_every_command() {
     let world = world().await;
-    let name = unique("refused");
+    let name = unique("rejected");
     let dir = plain(&[&name], "one");
     let bundle = text(&dir);
     let bad = dir.path().join("manifests/bad.yaml");
     fs::write(&bad, "kind: [").unwrap();
     tests::assert_runs! { world;
-        "install {name} /no/such/folder" => 1, "", "No such file or directory";
+        "install {name} /no/such/directory" => 1, "", "No such file or directory";
         "install {name} {bundle}" => 1, "", "no changes were made";
     }
     assert_eq!(world.instances().get_opt(&name).await.unwrap(), None);
@@ -253,9 +250,7 @@ async fn problems_are_printed_by_every_command() {
         "content badname" => 1, "", "content command failed: bundles.core.rukpak.io \"badname\" not found";
     }
     let bundles = world.bundles().list(&ListParams::default()).await.unwrap();
-    let mut bundles = bundles
-        .into_iter()
-        .filter_map(|bundle| bundle.metadata.name);
+    let mut bundles = bundles.into_iter().map(|bundle| bundle.name_any());
     let failing = bundles.find(|bundle| bundle.starts_with(&name)).unwrap();
     // The instance is kept and can be corrected.
     fs::remove_file(&bad).unwrap();
@@ -274,15 +269,12 @@ async fn waiting_ends_on_timeout_and_on_signal() {
     let bundle = text(&dir);
     // Another provisioner holds the Lease, so this one accepts no content.
     let now = format!("{:.6}", k8s_openapi::jiff::Timestamp::now());
-    world
-        .apply(json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"name": "core.rukpak.io", "namespace": "rukpak-system"},
-            "spec": {
-                "holderIdentity": "somebody", "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now,
-            },
-        }))
-        .await;
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "core.rukpak.io", "namespace": "rukpak-system"},
+        "spec": {"holderIdentity": "other", "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now},
+    });
+    world.apply(lease).await;
     let kubeconfig = world.account.path();
     let standby = tests::Provisioner::with(&binary(), kubeconfig, &["--leader-elect"]);
     let address = standby.content();

@@ -17,34 +17,31 @@ const NAME: &str = "catalogsources.operators.coreos.com";
 
 fn crd(change: impl FnOnce(&mut Value)) -> Value {
     let [_, crd] = crds::optional_crds();
-    let mut definition = serde_json::to_value(crd).unwrap();
+    let mut crd = serde_json::to_value(crd).unwrap();
+    let versions = crd["spec"]["versions"].as_array_mut().unwrap();
     // A version that was stored earlier and is no longer served.
-    let mut former = definition["spec"]["versions"][0].clone();
+    let mut former = versions[0].clone();
     former["name"] = "v1alpha0".into();
     former["served"] = false.into();
     former["storage"] = false.into();
-    let versions = definition["spec"]["versions"].as_array_mut().unwrap();
     versions.push(former);
-    change(
-        &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"],
-    );
-    definition
+    change(&mut versions[0]["schema"]["openAPIV3Schema"]["properties"]["spec"]);
+    crd
 }
 
-fn definitions_of(cluster: &Cluster) -> Api<CustomResourceDefinition> {
+fn crd_api(cluster: &Cluster) -> Api<CustomResourceDefinition> {
     Api::all(cluster.client().unwrap())
 }
 
 async fn store_versions(cluster: &Cluster, stored: &[&str]) {
     let status = Patch::Merge(json!({"status": {"storedVersions": stored}}));
-    let (definitions, params) = (definitions_of(cluster), PatchParams::default());
-    let patched = definitions.patch_status(NAME, &params, &status).await;
-    patched.unwrap();
+    let (crds, params) = (crd_api(cluster), PatchParams::default());
+    crds.patch_status(NAME, &params, &status).await.unwrap();
 }
 
 async fn stored_versions(cluster: &Cluster) -> Vec<String> {
-    let definition = definitions_of(cluster).get(NAME).await.unwrap();
-    definition.status.unwrap().stored_versions.unwrap()
+    let crd = crd_api(cluster).get(NAME).await.unwrap();
+    crd.status.unwrap().stored_versions.unwrap()
 }
 
 /// Returns a CatalogSource of the namespace `default`.
@@ -111,14 +108,9 @@ async fn unused_fields_are_deleted_only_with_the_rukpak_crd(cluster: &Cluster) {
     assert_eq!(stored_versions(cluster).await, ["v1alpha1"]);
 
     // After the last CatalogSource is corrected, no change remains.
-    let (spec_patch, params) = (
-        json!({"spec": {"sourceType": "grpc"}}),
-        PatchParams::default(),
-    );
-    let patched = sources
-        .patch("odd", &params, &Patch::Merge(spec_patch))
-        .await;
-    patched.unwrap();
+    let patch = Patch::Merge(json!({"spec": {"sourceType": "grpc"}}));
+    let params = PatchParams::default();
+    sources.patch("odd", &params, &patch).await.unwrap();
     let before = sources.get("both").await.unwrap();
     let run = cluster.ok("catalogsource migrate");
     assert_eq!((run.out.as_str(), run.err.as_str()), ("", ""));

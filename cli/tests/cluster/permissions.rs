@@ -7,10 +7,10 @@ use crate::environment::{
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_permissions_and_untrusted_servers_are_reported() {
     let world = world().await;
-    let name = unique("rights");
+    let name = unique("permissions");
     let dir = plain(&[&name], "one");
     let bundle = text(&dir);
-    let no_roles = world.kubeconfig_with_roles(&unique("nobody"), &[]).await;
+    let no_roles = world.kubeconfig_with_roles(&unique("bare"), &[]).await;
     let no_roles = no_roles.path().display();
     // Installing, reading the CA of the content service, and uploading content need separate permissions.
     let author = world
@@ -18,7 +18,7 @@ async fn missing_permissions_and_untrusted_servers_are_reported() {
         .await;
     let author = author.path().display();
     tests::assert_runs! { world;
-        "status --as somebody --as-group nobody" => 1, "", "User \"somebody\"";
+        "status --as ann --as-group readers" => 1, "", "User \"ann\"";
         "status --kubeconfig {no_roles}" => 1, "", "is forbidden", "ask a cluster admin";
         "status {name} --kubeconfig {no_roles}" => 1, "", "is forbidden", "ask a cluster admin";
         "install {name} {bundle} --kubeconfig {no_roles}" => 1, "", "is forbidden", "ask a cluster admin";
@@ -54,7 +54,7 @@ async fn viewers_only_read(world: &World, name: &str) {
         .await;
     let viewer = viewer.path().display();
     // The status reports the pending upload a moment later.
-    eventually("looked at", async || {
+    eventually("pending", async || {
         let run = world.ok(&format!("status {name} --kubeconfig {viewer}"));
         let is_reported = run.out.contains("UnpackPending");
         is_reported.then_some(()).ok_or(run.out)

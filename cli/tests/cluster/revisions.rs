@@ -185,15 +185,12 @@ async fn history_lists_the_revisions(cluster: &Cluster) {
         "history tide" => 0, "", "BundleInstance tide has no revision yet; run \"rukpak status tide\"";
         "history tide -o json" => 0, "[]\n";
     }
-    let objects = |text: &str, other: &str, password: &str| {
+    let revisions = [("one", "low", "hunter2"), ("two", "high", "other-one")];
+    let revisions = revisions.map(|(text, other, password)| {
         let maps = ["tide", other].map(|name| config_map(name, text));
         [&maps[..], &[secret("tide", password)]].concat()
-    };
-    let (first, second) = (
-        objects("one", "low", "hunter2"),
-        objects("two", "high", "other-one"),
-    );
-    roll_out(cluster, &instance, &[first, second]).await;
+    });
+    roll_out(cluster, &instance, &revisions).await;
     let pin = Patch::Merge(json!({"spec": {"rollbackTo": 1}}));
     let params = PatchParams::default();
     let patched = instances(cluster).patch("tide", &params, &pin).await;
@@ -208,9 +205,6 @@ async fn history_lists_the_revisions(cluster: &Cluster) {
         "created": "2026-01-01T00:00:00Z", "digest": format!("{DIGEST}1"), "bundle": "tide-1",
     });
     assert_eq!(json[0], first);
-    let text = cluster.ok("history tide -o yaml").out;
-    let mut documents = yaml::documents(text.as_bytes());
-    assert_eq!(documents.next().unwrap().unwrap(), json);
 }
 
 fn revision_is_compared_and_printed_without_secrets(cluster: &Cluster) {
@@ -253,7 +247,7 @@ async fn damaged_and_foreign_records_are_rejected(cluster: &Cluster) {
     let objects = [config_map("spring", "one")];
     let record = |owner: &str, number| encoded(number, owner, &objects);
 
-    // Part 2 of revision 1 does not exist, revision 2 was altered, 3 is the record of another instance, 4 of another number.
+    // Part 2 of revision 1 does not exist, revision 2 was altered, and 3 is the record of another instance.
     let complete = record(&uid, 1);
     let half = tests::with!(complete.clone() => parts: vec![complete.parts.concat()]);
     let mut missing = entry(1, "Archived", &complete);
@@ -262,17 +256,14 @@ async fn damaged_and_foreign_records_are_rejected(cluster: &Cluster) {
     let mut altered = recorded.clone();
     *altered.parts[0].last_mut().unwrap() ^= 1;
     let foreign = record("another-uid", 3);
-    let other = record(&uid, 9);
-    for (number, record) in (1..).zip([&half, &altered, &foreign, &other]) {
+    for (number, record) in (1..).zip([&half, &altered, &foreign]) {
         write_record(cluster, &instance, number, record).await;
     }
     let revisions = json!([
         missing,
         entry(2, "Archived", &recorded),
         entry(3, "Archived", &foreign),
-        entry(4, "Archived", &other),
-        entry(5, "Archived", &complete),
-        entry(6, "Active", &complete),
+        entry(4, "Active", &complete),
     ]);
     write_status(cluster, "spring", json!({"revisions": revisions})).await;
     // Content of an unusable record is not printed, and no object is changed.
@@ -280,8 +271,6 @@ async fn damaged_and_foreign_records_are_rejected(cluster: &Cluster) {
         1 => "Secret rukpak-system/spring-r1-2 of revision 1 not found; check --system-namespace";
         2 => "got sha256:";
         3 => "the Secret contains revision 3 of the owner with uid another-uid; choose another revision";
-        4 => "the Secret contains revision 9 of the owner with uid";
-        5 => "Secret rukpak-system/spring-r5-1 of revision 5 not found";
     ] {
         let prefix = format!("failed to read revision {number} of BundleInstance spring: ");
         tests::assert_runs! { cluster;
@@ -294,7 +283,7 @@ async fn damaged_and_foreign_records_are_rejected(cluster: &Cluster) {
     assert_eq!(after.spec.rollback_to, None);
     // The error for an unprivileged user names the Secret and the missing permission.
     tests::assert_runs! { cluster;
-        "content spring --revision 2 --as nobody --as-group readers" => 1, "", "forbidden";
+        "content spring --revision 2 --as ann --as-group readers" => 1, "", "forbidden";
     }
     let secrets = Api::<Secret>::namespaced(cluster.client().unwrap(), SYSTEM_NAMESPACE);
     assert!(secrets.get_opt("spring-r2-1").await.unwrap().is_some());
@@ -321,14 +310,11 @@ async fn rollback_sets_and_removes_the_pin(cluster: &Cluster) -> BundleInstance 
         "rollback ebb --to 1 --undo" => 2, "";
         "rollback ebb --dry-run=client" => 0, "{resource} pinned to revision 2 (dry run)\n";
     }
-    let dry = cluster.ok("rollback ebb --dry-run=client -o json");
-    assert_eq!(dry.json()["spec"]["rollbackTo"], 2);
     let dry = cluster.ok("rollback ebb --to 1 --dry-run=server");
     dry.out_starts_with("0 objects to create, 1 to change, 0 not in revision 1:\n");
     dry.out_has("-  text: three\n+  text: one\n");
-    dry.out_has(format!(
-        "{resource} pinned to revision 1 (server dry run)\n"
-    ));
+    let pinned = format!("{resource} pinned to revision 1 (server dry run)\n");
+    dry.out_has(pinned);
     let dry = cluster.ok("rollback ebb --dry-run=server -o yaml");
     dry.out_has("  rollbackTo: 2\n");
     dry.out_lacks("to create, ");
@@ -357,11 +343,10 @@ async fn rollback_waits_until_its_revision_is_active(cluster: &Cluster, instance
     let child = cluster.spawn("rollback ebb");
     let pinned = eventually("pinned", async || {
         let instance = instances(cluster).get("ebb").await.unwrap();
-        let pin = instance.spec.rollback_to;
-        let is_pinned = pin == Some(2);
-        is_pinned
-            .then_some(instance)
-            .ok_or_else(|| format!("{pin:?}"))
+        match instance.spec.rollback_to {
+            Some(2) => Ok(instance),
+            pin => Err(format!("{pin:?}")),
+        }
     });
     let generation = pinned.await.metadata.generation;
     let condition = |facts| condition(generation, facts);

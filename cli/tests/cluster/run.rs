@@ -66,9 +66,9 @@ async fn story_1_operator_is_upgraded_version_by_version() {
     let world = world().await;
     let operator = Operator::new(&unique("story"));
     let name = &operator.name;
-    let definition = [crd(name)];
+    let crds = [crd(name)];
     let [first, second, third] =
-        ["0.0.1", "0.0.2", "0.0.3"].map(|version| operator.publish_with(version, &definition));
+        ["0.0.1", "0.0.2", "0.0.3"].map(|version| operator.publish_with(version, &crds));
     let run = world.ok(&format!("run bundle {first} --use-http"));
     run.err_lacks("warning");
     run.err_has("Generated a valid File-Based Catalog\n");
@@ -105,15 +105,11 @@ async fn story_1_operator_is_upgraded_version_by_version() {
         assert_eq!(installed(&instance), csv);
         let longer = history(&instance);
         assert_eq!(longer[..longer.len() - 1], line);
-        let before = line.last().map(String::as_str);
-        assert_eq!(
-            annotation(&instance, "core.rukpak.io/previous-image"),
-            before
-        );
-        assert_eq!(
-            annotation(&instance, "core.rukpak.io/csv-name"),
-            Some(&*csv)
-        );
+        let keys = ["previous-image", "csv-name"].map(|key| format!("core.rukpak.io/{key}"));
+        let found = keys
+            .each_ref()
+            .map(|key| annotation(&instance, key).unwrap());
+        assert_eq!(found, [line.last().unwrap(), &csv]);
         line = longer;
     }
     tests::assert_runs! { world;
@@ -126,27 +122,27 @@ async fn story_1_operator_is_upgraded_version_by_version() {
 async fn crds_are_kept_on_request(world: &World, operator: &Operator, image: &str) {
     let name = &operator.name;
     let group = format!("{name}.example.com");
-    let definition = format!("tides.{group}");
+    let crd = format!("tides.{group}");
     let metadata = json!({"name": "high", "namespace": "default"});
     let tide = json!({"apiVersion": format!("{group}/v1"), "kind": "Tide", "metadata": metadata});
     world.apply(tide).await;
     tests::assert_runs! { world;
         "cleanup {name} --delete-all=false"
-            => 0, _, "Skipping CRD deletion", "CustomResourceDefinition {definition} will be kept (1 custom resource)";
+            => 0, _, "Skipping CRD deletion", "CustomResourceDefinition {crd} will be kept (1 custom resource)";
     }
     let crds = Api::<CustomResourceDefinition>::all(world.cluster.client().unwrap());
-    let found = crds.get(&definition).await.unwrap();
+    let found = crds.get(&crd).await.unwrap();
     assert_eq!(found.metadata.deletion_timestamp, None);
 
     // The next instance adopts the CRD, and the next cleanup deletes it with all custom resources.
     tests::assert_runs! { world;
         "run bundle {image} --use-http" => 0, _;
         "cleanup {name}" => 0, "Operator \"{name}\" uninstalled\n",
-            "CustomResourceDefinition {definition} and 1 custom resource will be deleted";
+            "CustomResourceDefinition {crd} and 1 custom resource will be deleted";
     }
     assert_eq!(text(operator).await, None);
-    eventually("gone", async || {
-        let found = crds.get_opt(&definition).await.unwrap();
+    eventually("deleted", async || {
+        let found = crds.get_opt(&crd).await.unwrap();
         found.map_or(Ok(()), |found| Err(format!("{found:?}")))
     })
     .await;

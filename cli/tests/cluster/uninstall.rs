@@ -14,15 +14,14 @@ async fn custom_resources_are_deleted_only_after_confirmation() {
     let name = unique("crd");
     let dir = plain(&[&name], "one");
     let bundle = text(&dir);
-    let file = dir.path().join("manifests/definition.yaml");
+    let file = dir.path().join("manifests/crd.yaml");
     fs::write(&file, crd(&name).to_string()).unwrap();
     world.ok(&format!("install {name} {bundle}"));
-    world
-        .apply(json!({
-            "apiVersion": format!("{name}.example.com/v1"), "kind": "Tide",
-            "metadata": {"name": "high", "namespace": "default"},
-        }))
-        .await;
+    let tide = json!({
+        "apiVersion": format!("{name}.example.com/v1"), "kind": "Tide",
+        "metadata": {"name": "high", "namespace": "default"},
+    });
+    world.apply(tide).await;
     let crd = format!("CustomResourceDefinition tides.{name}.example.com");
     let policy = |policy: &str| json!({"spec": {"crdDeletionPolicy": policy}});
     world.patch(&name, policy("Delete")).await;

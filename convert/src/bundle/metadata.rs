@@ -347,11 +347,8 @@ mod tests {
             writeln!(text, "  k{at}: {at}.10\n  t{at}: \"1.10\"").unwrap();
         }
         let mut findings = Findings::default();
-        let metadata = read(
-            &content([(ANNOTATIONS, &*text)]),
-            yaml::Limits::default(),
-            &mut findings,
-        );
+        let content = content([(ANNOTATIONS, &*text)]);
+        let metadata = read(&content, yaml::Limits::default(), &mut findings);
         assert_eq!(metadata.annotation("k7"), Some("7.1"));
         let mut unquoted = findings.finish();
         unquoted.retain(|finding| finding.code == Code::UnquotedNumber);

@@ -61,36 +61,32 @@ mod tests {
     }
 
     fn brief(permissions: &[SubjectPermissions]) -> Vec<(usize, bool)> {
-        permissions
+        let counts = permissions
             .iter()
-            .map(|permissions| (permissions.grants.len(), permissions.is_incomplete))
-            .collect()
+            .map(|each| (each.grants.len(), each.is_incomplete));
+        counts.collect()
     }
 
     #[test]
-    fn roles_that_are_selected_twice_count_once() {
-        let budget = with!(Budget, steps: 2 * (20 * 2 * 2 + 10));
-        assert_rows!(brief(&listed(&rules(10), budget)) => [(10, false), (10, false)]);
-    }
-
-    #[test]
-    fn truncated_lists_are_reported() {
+    fn lists_beyond_a_budget_are_reported() {
+        let rule = |verb| json!({"apiGroups": [""], "resources": ["pods"], "verbs": [verb]});
+        let mergeable = json!([rule("get"), rule("list")]);
+        for (rules, budget, expected) in ::tests::rows![
+            // Roles that are selected twice count once.
+            &rules(10), with!(Budget, steps: 2 * (20 * 2 * 2 + 10)) => (10, false);
+            &rules(1), with!(Budget, steps: 0) => (0, true);
+            &mergeable, with!(Budget, comparisons: 1000) => (1, false);
+            // Without time to merge, the rules stay apart.
+            &mergeable, with!(Budget, comparisons: 0) => (2, false);
+        ] {
+            assert_rows!(brief(&listed(rules, budget)) => [expected; 2], "{rules}");
+        }
         let few = with!(Budget, memory: 16 << 10);
         let [first, second] = brief(&listed(&rules(20), few))[..] else {
             panic!("two holders")
         };
         assert!((1..20).contains(&first.0) && first.1, "{first:?}");
         assert_eq!(second, (0, true));
-        assert_rows!(brief(&listed(&rules(1), Budget { steps: 0, ..Budget::default() })) => [(0, true), (0, true)]);
-    }
-
-    #[test]
-    fn without_time_to_merge_the_rules_stay_apart() {
-        let rule = |verb| json!({"apiGroups": [""], "resources": ["pods"], "verbs": [verb]});
-        let rules = json!([rule("get"), rule("list")]);
-        for (comparisons, grants) in [(1000, 1), (0, 2)] {
-            assert_rows!(brief(&listed(&rules, with!(Budget, comparisons))) => [(grants, false), (grants, false)]);
-        }
     }
 
     #[test]
@@ -109,10 +105,6 @@ mod tests {
         let mut budget = with!(Budget, memory: 1 << 20, comparisons: 0);
         let permissions = permissions::collect_rights(&objects, &mut budget);
         assert_eq!(permissions.len(), 3000);
-        assert!(
-            permissions
-                .iter()
-                .all(|permissions| permissions.is_incomplete)
-        );
+        assert!(permissions.iter().all(|each| each.is_incomplete));
     }
 }

@@ -49,10 +49,8 @@ fn short(permissions: &SubjectPermissions) -> Vec<String> {
 fn described(values: &[Value]) -> Vec<String> {
     let line = |permissions: &SubjectPermissions| {
         let (grants, others) = (short(permissions), &permissions.other_roles);
-        format!(
-            "{} {:?} {grants:?} {others:?}",
-            permissions.holder, permissions.scope
-        )
+        let (holder, scope) = (&permissions.holder, &permissions.scope);
+        format!("{holder} {scope:?} {grants:?} {others:?}")
     };
     granted_by(&objects(values)).iter().map(line).collect()
 }
@@ -154,13 +152,10 @@ fn dangerous_permissions_are_reported() {
     );
     let everything = risk::risks_of_rule(&Rule::read(&rule(&["*"], &["*"], &["*"])));
     assert_eq!(everything.len(), 14, "{everything:?}");
-}
-
-#[test]
-fn dangers_of_default_roles_are_reported() {
+    // Default roles of the cluster.
     let edit = within("a", binding("RoleBinding", "ClusterRole", "edit"));
+    let dangers = BTreeSet::from([Secrets, Impersonate, Exec]);
     let permissions = granted_by(&objects(&[edit]));
-    let dangers = BTreeSet::from([Risk::Secrets, Risk::Impersonate, Risk::Exec]);
     assert!(permissions[0].risks().is_superset(&dangers));
 }
 

@@ -3,15 +3,16 @@ use serde_json::json;
 use super::*;
 
 fn object(api_version: &str, kind: &str) -> Object {
-    json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a", "namespace": "b"}})
-        .try_into()
-        .unwrap()
+    let metadata = json!({"name": "a", "namespace": "b"});
+    let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
+    object.try_into().unwrap()
 }
 
 fn role(rules: &Value) -> Object {
-    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "etcd"}, "rules": rules})
-        .try_into()
-        .unwrap()
+    let (api, metadata) = ("rbac.authorization.k8s.io/v1", json!({"name": "etcd"}));
+    let role =
+        json!({"apiVersion": api, "kind": "ClusterRole", "metadata": metadata, "rules": rules});
+    role.try_into().unwrap()
 }
 
 fn kube(minor: u64) -> KubeVersion {
@@ -39,10 +40,8 @@ fn later_removals_are_found_by_minor_version() {
         kube(60) => &[];
         KubeVersion::new(2, u64::MAX) => &[];
     ] {
-        let found = later(&objects, running);
-        let found = found
-            .iter()
-            .map(|(version, removals)| (version.minor, removals.found.len()));
+        let found = later(&objects, running).into_iter();
+        let found = found.map(|(version, removals)| (version.minor, removals.found.len()));
         assert_eq!(found.collect::<Vec<_>>(), expected);
     }
 }
@@ -70,10 +69,8 @@ fn objects_in_removed_apis_are_found_between_releases() {
         "policy/v1beta1", "PodDisruptionBudget", 25, 24 => None;
     ] {
         let found = between([&object(api, kind)], kube(from), kube(to));
-        let expected: Vec<_> = expected
-            .into_iter()
-            .map(|(until, instead)| (api, until, instead))
-            .collect();
+        let expected = expected.map(|(until, instead)| (api, until, instead));
+        let expected = Vec::from_iter(expected);
         assert_eq!(brief(&found), expected, "{api} {kind} {from} {to}");
         assert!(!found.is_incomplete);
         assert_rows!(of_api(api, kind, kube(from), kube(to)).is_some() => !expected.is_empty(), "{api} {kind}");

@@ -2,9 +2,11 @@
 
 use super::*;
 
-/// Clusters contain these names: a change would orphan installed objects.
+// parity: platform-22, convert-3, convert-4
 #[test]
-fn objects_are_in_applicable_order() {
+fn valid_bundle_is_converted_as_by_olm() {
+    let conversion = Bundle::good().convert();
+    // In applicable order. Clusters contain these names: a change would orphan installed objects.
     let expected = [
         "Namespace tide-system",
         "CustomResourceDefinition tides.sea.example.com",
@@ -15,7 +17,39 @@ fn objects_are_in_applicable_order() {
         "ClusterRoleBinding tide.v1.4.0-tide-h1xcshjx854m2",
         "Deployment tide-system/tide-operator",
     ];
-    assert_eq!(names(&Bundle::good().convert()), expected);
+    assert_eq!(names(&conversion), expected);
+    // The Deployment has the fields that OLM sets.
+    let expected = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "tide-operator", "namespace": "tide-system", "labels": {"part": "operator"}},
+        "spec": {
+            "replicas": 1, "revisionHistoryLimit": 1, "selector": {"matchLabels": {"app": "tide"}},
+            "template": {
+                "metadata": {"labels": {"app": "tide"}, "annotations": {
+                    "alm-examples": "[]", "support": "own", "olm.targetNamespaces": "",
+                }},
+                "spec": {"serviceAccountName": "tide", "containers": [{
+                    "name": "manager", "image": "quay.io/example/tide:v1.4.0", "env": [{"name": "EMPTY"}],
+                    "resources": {"requests": {"cpu": "1"}},
+                }]},
+            },
+        },
+    });
+    let deployment = object(&conversion, "Deployment", "tide-operator");
+    assert_eq!(*deployment, expected);
+    // Permissions become cluster-wide, and then include reading namespaces.
+    let roles = objects(&conversion).iter();
+    let roles = roles.filter(|object| object.kind() == "ClusterRole");
+    let rules: Vec<&Value> = roles.map(|object| &object.value()["rules"]).collect();
+    let promoted = json!([
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]},
+    ]);
+    let native =
+        json!([{"apiGroups": ["sea.example.com"], "resources": ["tides"], "verbs": ["*"]}]);
+    assert!(rules.len() == 2 && [promoted, native].iter().all(|rule| rules.contains(&rule)));
+    let changes = findings(&conversion, Level::Change).into_iter();
+    assert_rows!(changes.filter(|change| change.starts_with("Permissions ")).count() => 1, "only the promoted one changed");
 }
 
 // parity: convert-9
@@ -38,31 +72,6 @@ fn output_does_not_depend_on_file_names() {
     ] {
         assert_eq!(text(&Bundle::good()), text(&other));
     }
-}
-
-// parity: platform-22, convert-4
-#[test]
-fn deployment_has_the_fields_that_olm_sets() {
-    let conversion = Bundle::good().convert();
-    assert_eq!(
-        *object(&conversion, "Deployment", "tide-operator"),
-        json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"name": "tide-operator", "namespace": "tide-system", "labels": {"part": "operator"}},
-            "spec": {
-                "replicas": 1, "revisionHistoryLimit": 1, "selector": {"matchLabels": {"app": "tide"}},
-                "template": {
-                    "metadata": {"labels": {"app": "tide"}, "annotations": {
-                        "alm-examples": "[]", "support": "own", "olm.targetNamespaces": "",
-                    }},
-                    "spec": {"serviceAccountName": "tide", "containers": [{
-                        "name": "manager", "image": "quay.io/example/tide:v1.4.0", "env": [{"name": "EMPTY"}],
-                        "resources": {"requests": {"cpu": "1"}},
-                    }]},
-                },
-            },
-        })
-    );
 }
 
 // parity: convert-4, convert-5
@@ -92,39 +101,16 @@ fn install_namespaces_precede_annotations() {
     }
 }
 
-// parity: convert-3
+// parity: convert-10, convert-11
 #[test]
-fn permissions_become_cluster_wide_and_read_namespaces() {
-    let conversion = Bundle::good().convert();
-    let roles = objects(&conversion).iter();
-    let roles = roles.filter(|object| object.kind() == "ClusterRole");
-    let rules: Vec<&Value> = roles.map(|object| &object.value()["rules"]).collect();
-    let promoted = json!([
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
-        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]},
-    ]);
-    let native =
-        json!([{"apiGroups": ["sea.example.com"], "resources": ["tides"], "verbs": ["*"]}]);
-    let are_there = rules.contains(&&promoted) && rules.contains(&&native);
-    assert!(are_there && rules.len() == 2, "{rules:?}");
-    let changes = findings(&conversion, Level::Change).into_iter();
-    assert_rows!(changes.filter(|change| change.starts_with("Permissions ")).count() => 1, "only the promoted one changed");
-}
-
-// parity: convert-11
-#[test]
-fn identical_permissions_become_one() {
+fn names_of_roles_depend_on_package_and_rules() {
+    let good = Bundle::good();
     let pointer = "/spec/install/spec/clusterPermissions";
-    let entry = &Bundle::good().json(CSV)["spec"]["install"]["spec"]["clusterPermissions"][0];
-    assert_rows!(names(&Bundle::good().csv(pointer, json!([entry, entry])).convert()) => names(&Bundle::good().convert()));
-}
-
-// parity: convert-10
-#[test]
-fn two_packages_with_the_same_rules_do_not_share_names() {
-    let other = Bundle::good().csv("/metadata/name", json!("tide-pro.v1.4.0"));
-    let [good, other] =
-        [&Bundle::good(), &other].map(|bundle| names_of(&bundle.convert(), "ClusterRole "));
+    let entry = &good.json(CSV)["spec"]["install"]["spec"]["clusterPermissions"][0];
+    let twice = good.clone().csv(pointer, json!([entry, entry]));
+    assert_eq!(names(&twice.convert()), names(&good.convert()));
+    let other = good.clone().csv("/metadata/name", json!("tide-pro.v1.4.0"));
+    let [good, other] = [&good, &other].map(|bundle| names_of(&bundle.convert(), "ClusterRole "));
     assert!(!good.is_empty() && good.iter().all(|name| !other.contains(name)));
 }
 
@@ -134,16 +120,11 @@ fn used_accounts_are_created_and_shipped_ones_kept() {
     let shipped = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tide"},
         "imagePullSecrets": [{"name": "pull"}]});
     let account = format!("{DEPLOYMENTS}/0/spec/template/spec/serviceAccountName");
-    let conversion = extra(&shipped)
-        .csv(&account, json!("runner"))
-        .csv(
-            "/spec/install/spec/clusterPermissions/0/serviceAccountName",
-            json!(""),
-        )
-        .convert();
-    let expected =
-        ["tide-system/runner", "tide-system/tide"].map(|name| format!("ServiceAccount {name}"));
-    assert_eq!(names_of(&conversion, "ServiceAccount"), expected);
+    let of_permissions = "/spec/install/spec/clusterPermissions/0/serviceAccountName";
+    let bundle = extra(&shipped).csv(&account, json!("runner"));
+    let conversion = bundle.csv(of_permissions, json!("")).convert();
+    let expected = "ServiceAccount tide-system/runner, ServiceAccount tide-system/tide";
+    assert_eq!(names_of(&conversion, "ServiceAccount").join(", "), expected);
     assert_rows!(object(&conversion, "ServiceAccount", "tide")["imagePullSecrets"] => shipped["imagePullSecrets"]);
     let bindings = objects(&conversion).iter();
     let mut bindings = bindings.filter(|object| object.kind() == "ClusterRoleBinding");
@@ -180,24 +161,11 @@ fn manifests_directory_is_the_annotated_one() {
     }
 }
 
-fn config(config: Value) -> DeploymentConfig {
-    DeploymentConfig::try_from(config).unwrap()
-}
-
-// parity: convert-20
+// parity: platform-21, convert-18, convert-20
 #[test]
-fn a_deployment_config_changes_every_deployment() {
-    let options =
-        with!(Options, deployment_config: Some(config(json!({"nodeSelector": {"disk": "ssd"}}))));
-    let conversion = Bundle::good().convert_with(&options);
-    let selector = &template(&conversion)["spec"]["nodeSelector"];
-    assert_eq!(*selector, json!({"disk": "ssd"}));
-}
-
-// parity: platform-21, convert-18
-#[test]
-fn operator_condition_is_created_on_request() {
-    let of_kind = |conversion: &convert::Conversion, kind: &str| {
+fn operator_condition_and_deployment_config_are_applied() {
+    let config = |config: Value| DeploymentConfig::try_from(config).unwrap();
+    let of_kind = |conversion: &Conversion, kind: &str| {
         let objects = objects(conversion).iter();
         let mut found = objects.filter(|object| object.kind() == kind);
         let only = found.next().map(|object| object.value().clone());
@@ -209,8 +177,9 @@ fn operator_condition_is_created_on_request() {
         ["OperatorCondition", "Role", "RoleBinding"].map(|kind| of_kind(&conversion, kind))
     };
     assert_eq!(of(Bundle::good(), &Options::default()), [None, None, None]);
-    // The deployment config cannot change the name, because no condition of another name exists.
-    let env = json!({"env": [{"name": "OPERATOR_CONDITION_NAME", "value": "other"}]});
+    // The deployment config changes every Deployment, but not the name, because no condition of another name exists.
+    let env = json!([{"name": "OPERATOR_CONDITION_NAME", "value": "other"}]);
+    let env = json!({"env": env, "nodeSelector": {"disk": "ssd"}});
     let options = with!(Options, operator_condition: true, deployment_config: Some(config(env)));
     let [condition, role, binding] = of(Bundle::good(), &options).map(Option::unwrap);
     let namespace = &condition["metadata"]["namespace"];
@@ -221,8 +190,9 @@ fn operator_condition_is_created_on_request() {
     assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
     assert_rows!(binding["subjects"] => json!([{"kind": "ServiceAccount", "name": "tide", "namespace": namespace}]));
     let conversion = Bundle::good().convert_with(&options);
-    let env = &template(&conversion)["spec"]["containers"][0]["env"];
-    assert_rows!(*env => json!([{"name": "EMPTY"}, {"name": "OPERATOR_CONDITION_NAME", "value": "tide.v1.4.0"}]));
+    let spec = &template(&conversion)["spec"];
+    assert_eq!(spec["nodeSelector"], json!({"disk": "ssd"}));
+    assert_rows!(spec["containers"][0]["env"] => json!([{"name": "EMPTY"}, {"name": "OPERATOR_CONDITION_NAME", "value": "tide.v1.4.0"}]));
     // Without a Deployment, no operator would write the condition.
     assert_rows!(of(Bundle::good().csv(DEPLOYMENTS, json!([])), &options) => [None, None, None]);
 }

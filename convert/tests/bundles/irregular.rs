@@ -67,17 +67,13 @@ fn the_directory_that_is_converted_needs_regular_files() {
             .file("manifests/broken.yaml", "a: [")
             .file("deploy/broken.yaml", "a: [")
             .file(ANNOTATIONS, text);
-        let fifos = ["manifests/fifo", "deploy/fifo"];
-        let content = with(
-            &bundle,
-            fifos.map(|path| (path, Irregular::new(Kind::Special))),
-        );
-        let report = convert::plain(&content, &Options::default()).report;
+        let fifos =
+            ["manifests/fifo", "deploy/fifo"].map(|path| (path, Irregular::new(Kind::Special)));
+        let report = convert::plain(&with(&bundle, fifos), &Options::default()).report;
         let places = |code| -> Vec<_> {
             let found = report.refusals().filter(|finding| finding.code == code);
-            found
-                .filter_map(|finding| Some(finding.location.as_ref()?.file.clone()))
-                .collect()
+            let places = found.flat_map(|finding| &finding.location);
+            places.map(|place| place.file.clone()).collect()
         };
         assert_rows!(places(Code::Unreadable) => [format!("{converted}/broken.yaml")], "{named:?}");
         assert_rows!(places(Code::EntryRefused) => [format!("{converted}/fifo")], "{named:?}");

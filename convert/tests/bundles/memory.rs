@@ -31,13 +31,10 @@ fn conversions_have_a_memory_limit() {
         extra(list(numbered(2, &|_| list(numbered(500, &|_| json!({})))))) => "a list of 500 objects";
         extra("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n---\n".repeat(500)) => "";
     ] {
-        let options = |memory| Options {
-            operator_condition: true,
-            limits: with!(yaml::Limits, memory),
-            ..Options::default()
-        };
         let refusals_within = |memory| -> Vec<String> {
-            let conversion = bundle.convert_with(&options(memory));
+            let limits = with!(yaml::Limits, memory);
+            let options = with!(Options, operator_condition: true, limits);
+            let conversion = bundle.convert_with(&options);
             let refusals = conversion.report.refusals();
             let of_memory = refusals.filter(|finding| finding.code == Code::TooMany);
             of_memory.map(ToString::to_string).collect()
@@ -78,10 +75,8 @@ fn findings_have_a_memory_limit() {
         bundle = bundle.file(&format!("manifests/crd{at}.yaml"), definition.to_string());
     }
     let findings = bundle.convert().report.findings;
-    let paths = findings
-        .iter()
-        .filter_map(|finding| finding.location.as_ref());
-    let bytes: usize = paths.map(|place| place.path.to_string().len()).sum();
+    let places = findings.iter().flat_map(|finding| &finding.location);
+    let bytes: usize = places.map(|place| place.path.to_string().len()).sum();
     let count = findings.len();
     assert_rows!(count > 500 && bytes < 12 << 20 => true, "{count} findings, {bytes} bytes");
     let mut last = findings.iter();

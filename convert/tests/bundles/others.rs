@@ -75,10 +75,7 @@ fn other_objects_follow_the_scope_of_their_kind() {
         let mut warnings = findings(&conversion, Level::Warning).into_iter();
         assert_rows!(warnings.any(|warning| warning.starts_with("UnknownScope ")) => kind == "Thing", "{kind}");
     }
-}
-
-#[test]
-fn objects_without_api_version_have_no_scope_to_warn_of() {
+    // An object without apiVersion has no scope to warn of.
     let conversion = extra(json!({"kind": "Thing", "metadata": {"name": "x"}})).convert();
     assert_rows!(findings(&conversion, Level::Error) => ["Unidentified manifests/x.yaml"]);
     let warnings = findings(&conversion, Level::Warning).concat();
@@ -115,13 +112,18 @@ fn server_side_and_unknown_fields_are_dropped() {
 }
 
 #[test]
-fn plain_content_is_unchanged() {
+fn content_without_csv_is_plain_and_unchanged() {
     let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "own"}});
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [map("b")]});
     let text = format!("# comment\n---\n---\n{}\n---\n{list}\n", map("a"));
-    let content = content([("manifests/all.yaml", &*text)]);
-    assert_eq!(convert::class(&content), Class::Plain);
-    assert_rows!(names(&convert::plain(&content, &Options::default())) => ["ConfigMap own/a", "ConfigMap own/b"]);
+    let plain = content([("manifests/all.yaml", &*text)]);
+    assert_rows!(names(&convert::plain(&plain, &Options::default())) => ["ConfigMap own/a", "ConfigMap own/b"]);
+    assert_each!(|text, class| convert::class(&content([("manifests/x.yaml", text)])) => class;
+        &*text => Class::Plain;
+        "kind: CustomResourceDefinition\nspec: {names: {kind: ClusterServiceVersion}}\n" => Class::Plain;
+        "kind: ClusterServiceVersion\n" => Class::Registry;
+        "kind: List\nitems:\n- kind: ClusterServiceVersion\n" => Class::Registry;
+    );
 }
 
 // parity: convert-13
@@ -156,15 +158,6 @@ fn an_old_target_keeps_old_apis_and_their_scope() {
         assert_eq!(found["apiVersion"], api);
         assert_eq!(found["metadata"]["namespace"], "tide-system", "{kind}");
     }
-}
-
-#[test]
-fn a_bundle_that_only_mentions_the_csv_kind_is_plain() {
-    assert_each!(|text, class| convert::class(&content([("manifests/x.yaml", text)])) => class;
-        "kind: CustomResourceDefinition\nspec: {names: {kind: ClusterServiceVersion}}\n" => Class::Plain;
-        "kind: ClusterServiceVersion\n" => Class::Registry;
-        "kind: List\nitems:\n- kind: ClusterServiceVersion\n" => Class::Registry;
-    );
 }
 
 #[test]

@@ -132,10 +132,8 @@ mod tests {
 
     #[test]
     fn transition_time_moves_with_the_status_only() {
-        let former = [
-            condition(INSTALLED, "True", 1),
-            condition(HEALTHY, "True", 2),
-        ];
+        let former = [(INSTALLED, 1), (HEALTHY, 2)];
+        let former = former.map(|(type_, second)| condition(type_, "True", second));
         for (type_, status, seconds) in [
             (INSTALLED, "True", [1, 2]),
             (INSTALLED, "False", [9, 2]),
@@ -143,17 +141,14 @@ mod tests {
         ] {
             let mut conditions = former.to_vec();
             set(&mut conditions, condition(type_, status, 9));
-            let found: Vec<i64> = conditions
-                .iter()
-                .map(|condition| condition.last_transition_time.0.as_second())
-                .collect();
+            let found = [0, 1].map(|at| conditions[at].last_transition_time.0.as_second());
             assert_eq!(found, seconds, "{type_} {status}");
             let set = find(&conditions, type_).unwrap();
             assert_eq!((set.status.as_str(), set.reason.as_str()), (status, "At9"));
         }
         let mut conditions = former.to_vec();
         set(&mut conditions, condition(READY, "False", 9));
-        assert_eq!(conditions.last(), Some(&condition(READY, "False", 9)));
-        assert_eq!(conditions.len(), 3);
+        assert_eq!(conditions[..2], former);
+        assert_eq!(conditions[2..], [condition(READY, "False", 9)]);
     }
 }

@@ -365,6 +365,7 @@ fn normalize(schema: &mut JSONSchemaProps) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::install;
 
     /// Collects the fields without a size limit, and those that `kubectl explain` cannot describe.
     fn lacking(schema: &JSONSchemaProps, path: &str, found: &mut Vec<String>) {
@@ -416,17 +417,13 @@ mod tests {
 
     #[test]
     fn install_file_has_only_our_crds() {
-        let name = |crd: &CustomResourceDefinition| crd.metadata.name.clone().unwrap();
-        let installed: Vec<String> =
-            super::super::install::objects(&super::super::install::Options::default())
-                .iter()
-                .filter(|object| object["kind"] == "CustomResourceDefinition")
-                .filter_map(|object| Some(object["metadata"]["name"].as_str()?.to_owned()))
-                .collect();
-        assert_eq!(installed, all().map(|crd| name(&crd)));
+        let objects = install::objects(&install::Options::default()).into_iter();
+        let crds = objects.filter(|object| object["kind"] == "CustomResourceDefinition");
+        let names: Vec<Value> = crds.map(|mut crd| crd["metadata"]["name"].take()).collect();
+        assert_eq!(names, all().map(|crd| crd.metadata.name.unwrap()));
         for crd in optional_crds() {
-            assert_ne!(crd.spec.group, super::super::GROUP);
-            assert!(!installed.contains(&name(&crd)));
+            assert_ne!(crd.spec.group, crate::api::GROUP);
+            assert!(!names.contains(&crd.metadata.name.into()));
         }
     }
 }

@@ -103,11 +103,7 @@ mod tests {
                 "spec": {"overrides": overrides, "conditions": conditions}, "status": {"conditions": accepted},
             }))
             .unwrap();
-            assert_eq!(
-                condition.not_upgradeable().is_some(),
-                refuses,
-                "{condition:?}"
-            );
+            assert_rows!(condition.not_upgradeable().is_some() => refuses, "{condition:?}");
             assert_eq!(condition.label(), "b/a");
         }
     }
@@ -131,11 +127,7 @@ mod tests {
                 }]},
             }))
             .unwrap();
-            assert_eq!(
-                condition.not_upgradeable().is_some(),
-                refuses,
-                "{condition:?}"
-            );
+            assert_rows!(condition.not_upgradeable().is_some() => refuses, "{condition:?}");
         }
     }
 }

@@ -70,7 +70,7 @@ impl fmt::Display for ObjectOwner {
             Self::Provisioner => f.write_str("the provisioner's own installation"),
             Self::Instance(name) => write!(f, "BundleInstance {name}"),
             Self::Controller(text) | Self::OtherTool(text) => f.write_str(text),
-            Self::Released | Self::None => f.write_str("nobody"),
+            Self::Released | Self::None => f.write_str("no owner"),
         }
     }
 }
@@ -198,9 +198,7 @@ mod tests {
 
     #[test]
     fn owner_resource_equals_that_of_the_api_type() {
-        assert_eq!(
-            InstanceOwner::resource(),
-            ApiResource::erase::<BundleInstance>(&())
-        );
+        let resource = ApiResource::erase::<BundleInstance>(&());
+        assert_eq!(InstanceOwner::resource(), resource);
     }
 }

@@ -270,8 +270,8 @@ mod tests {
             "annotations:\n  operators.operatorframework.io.bundle.manifests.v1: /deploy/olm/\n";
         let unusual = "annotations:\n  operators.operatorframework.io.bundle.metadata.v1: about/\n";
         let outside = "annotations:\n  operators.operatorframework.io.bundle.manifests.v1: ../x\n";
-        let cases: [(&str, &[&str], &str); 14] = ::tests::rows![
-            "", &["manifests/a.yaml"] => "manifests/a.yaml";
+        for (annotations, links, rejected) in ::tests::rows![
+            "", &["manifests/a.yaml"][..] => "manifests/a.yaml";
             "", &["metadata/a.yaml"] => "metadata/a.yaml";
             "", &["manifests"] => "manifests";
             "", &["manifests/deep/a.yaml"] => "manifests/deep/a.yaml";
@@ -285,8 +285,7 @@ mod tests {
             outside, &["manifests/a.yaml"] => "manifests/a.yaml";
             ":", &["manifests/a.yaml", "x"] => "manifests/a.yaml";
             "", &["manifests/b", "x", "metadata/c"] => "manifests/b metadata/c";
-        ];
-        for (annotations, links, rejected) in cases {
+        ] {
             let files = [
                 ("deploy/olm/csv.yaml", ""),
                 ("metadata/annotations.yaml", annotations),
@@ -335,10 +334,9 @@ mod tests {
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         let skipped = content(&[], &paths).assess().skipped;
         assert_eq!((skipped.symlinks, skipped.paths.len()), (12, MAX_SHOWN));
+        let pattern = "12 symbolic links (docs/00, docs/01, *docs/09 and 2 more)";
         let text = skipped.to_string();
-        let holds = text.starts_with("12 symbolic links (docs/00, docs/01, ")
-            && text.ends_with("docs/09 and 2 more)");
-        assert!(holds, "{text}");
+        assert!(::tests::table::matches(pattern, &text), "{text}");
         let one = Irregular::new(Kind::Special);
         let one = SkippedEntries::count([("x".repeat(300).as_str(), &one)]);
         assert_eq!(one.numbers(), "1 special file");

@@ -236,7 +236,7 @@ fn print(negative: bool, amount: i128, suffix: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Each line is a text and what apimachinery 0.36.3 prints for it. Texts that Go prints as another amount
+    /// Each line is a text and its output in apimachinery 0.36.3. Texts that Go prints as another amount
     /// (`1000E` becomes `1`) are not among them.
     #[test]
     fn quantities_print_as_in_go() {

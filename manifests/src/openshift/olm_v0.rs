@@ -161,37 +161,31 @@ impl fmt::Display for OlmV0 {
 
 #[cfg(test)]
 mod tests {
+    use ::tests::table::assert_outcome;
+
     use super::*;
 
     // parity: max-olm-1
     #[test]
     fn values_have_the_reading_of_olm_v0() {
-        let semver = "failed to parse";
-        let patch = "property olm.maxOpenShiftVersion must specify only <major>.<minor> version, got invalid value ";
+        let patch = "property olm.maxOpenShiftVersion must specify only <major>.<minor> version, got invalid value *";
         for (values, expected) in ::tests::rows![
             &[r#""4.8""#, "4.8", r#"" 4.8 ""#, r#""4.8.0""#, r#""v4.8""#, r#""4.08""#, r#""04.8""#, r#""4.8.0+b""#][..]
                 => Ok((4, 8));
             &["4.10"] => Ok((4, 10));
             &[r#""4""#, "4"] => Ok((4, 0));
             &["5.0"] => Ok((5, 0));
-            &[r#""""#] => Err("value cannot be \"\" (an empty string)");
+            &[r#""""#] => Err("value cannot be \"\" (an empty string)*");
             &[
                 r#"" ""#, r#""4.8-rc""#, r#""4.8+b""#, r#""V4.8""#, r#""vv4.8""#, r#""4.x""#, r#""4.8.""#,
                 r#""latest""#, "true", r#"["4.8"]"#, "4.8e0", "-4.8",
-            ] => Err(semver);
+            ] => Err("failed to parse*");
             &[r#""4.8.1""#, r#""4.8.0-rc.1""#] => Err(patch);
-            &["null"] => Err("failed to parse \"null\" as semver");
+            &["null"] => Err("failed to parse \"null\" as semver*");
         ] {
+            let expected = expected.map(|(major, minor)| Release::new(major, minor));
             for &json in values {
-                match (read(json), expected) {
-                    (Ok(found), Ok((major, minor))) => {
-                        assert_eq!(found, Release::new(major, minor), "{json}");
-                    }
-                    (Err(found), Err(expected)) => {
-                        assert!(found.to_string().starts_with(expected), "{json}: {found}");
-                    }
-                    (found, _) => panic!("{json}: {found:?}"),
-                }
+                assert_outcome(read(json), expected, json);
             }
         }
     }
@@ -201,44 +195,26 @@ mod tests {
         let max =
             |value: &str| format!(r#"{{"type": "olm.maxOpenShiftVersion", "value": {value}}}"#);
         let list = |properties: &str| format!(r#"{{"properties": [{properties}]}}"#);
-        let malformed = "failed to unmarshal properties annotation: ";
+        // The tests of `properties` have more spellings and malformed lists.
         for (text, expected) in ::tests::rows![
             "{}".to_owned() => Ok(None);
-            "null".to_owned() => Ok(None);
-            r#"{"properties": null}"#.to_owned() => Ok(None);
-            list("null") => Ok(None);
             list(r#"{"value": 4.8}"#) => Ok(None);
             list(r#"{"type": "olm.package", "value": {}}"#) => Ok(None);
-            list(&max("\"4.8\"")) => Ok(Some((4, 8)));
             list(&max("4.10")) => Ok(Some((4, 10)));
             list(&max("\"4.8.0\"")) => Ok(Some((4, 8)));
-            r#"{"Properties": [{"TYPE": "olm.maxOpenShiftVersion", "Value": "4.8"}]}"#.to_owned() => Ok(Some((4, 8)));
             // The last of equal fields is used.
             list(r#"{"type": "a", "Type": "olm.maxOpenShiftVersion", "Value": "4.9", "value": "4.8"}"#) => Ok(Some((4, 8)));
-            list(&max("\"4.8.1\"")) => Err("property olm.maxOpenShiftVersion must");
-            list(r#"{"type": "olm.maxOpenShiftVersion"}"#) => Err("value cannot be \"\" (an empty string)");
+            list(&max("\"4.8.1\"")) => Err("property olm.maxOpenShiftVersion must*");
+            list(r#"{"type": "olm.maxOpenShiftVersion"}"#) => Err("value cannot be \"\" (an empty string)*");
             list(&[max("4.8"), max("4.8")].join(","))
-                => Err("defining more than one \"olm.maxOpenShiftVersion\" property is not allowed");
-            "garbage".to_owned() => Err(malformed);
-            String::new() => Err(malformed);
-            "[]".to_owned() => Err(malformed);
-            list("[\"olm.maxOpenShiftVersion\", 4.8]") => Err(malformed);
-            list(r#"{"type": 7}"#) => Err(malformed);
-            list(&"[".repeat(100_000)) => Err(malformed);
+                => Err("defining more than one \"olm.maxOpenShiftVersion\" property is not allowed*");
+            "garbage".to_owned() => Err("failed to unmarshal properties annotation: *");
+            list(&"[".repeat(100_000)) => Err("failed to unmarshal properties annotation: *");
         ] {
+            let release = |(major, minor)| Release::new(major, minor);
+            let expected = expected.map(|declared: Option<_>| declared.map(release));
             let excerpt: String = text.chars().take(80).collect();
-            match (read_annotation(&text), expected) {
-                (Ok(found), Ok(expected)) => {
-                    assert_rows!(found => expected.map(|(major, minor)| Release::new(major, minor)), "{excerpt}");
-                }
-                (Err(found), Err(expected)) => {
-                    assert!(
-                        found.to_string().starts_with(expected),
-                        "{excerpt}: {found}"
-                    );
-                }
-                (found, _) => panic!("{excerpt}: {found:?}"),
-            }
+            assert_outcome(read_annotation(&text), expected, excerpt);
         }
     }
 

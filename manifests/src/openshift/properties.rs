@@ -161,14 +161,10 @@ mod tests {
             r#"[{"Value": 2, "value": 1, "Type": "b", "type": "a"}]"# => "a=1";
             r#"[{"type": "a", "type": null}]"# => "a=missing";
             r#"[{"type": "a", "types": 7, "value ": 1}]"# => "a=missing";
-            r#"[{"type": 7}]"# => "error";
-            r#"[["a", 4.8]]"# => "error";
-            r#"["a"]"# => "error";
-            "{}" => "error";
-            "7" => "error";
-            "" => "error";
-            "[] []" => "error";
         );
+        for json in r#"[{"type": 7}]|[["a", 4.8]]|["a"]|{}|7||[] []"#.split('|') {
+            assert_eq!(describe(parse_list(json)), "error", "{json}");
+        }
     }
 
     #[test]
@@ -181,12 +177,10 @@ mod tests {
             r#"{"propertieſ": [{"type": "a"}]}"# => "a=missing";
             r#"{"properties": [{"type": "a"}], "PROPERTIES": [{"type": "b"}]}"# => "b=missing";
             r#"{"properties": [{"type": "a"}], "properties": null}"# => "";
-            r#"{"properties": {}}"# => "error";
-            "[]" => "error";
-            r#"[[{"type": "a"}]]"# => "error";
-            "garbage" => "error";
-            "" => "error";
         );
+        for json in r#"{"properties": {}}|[]|[[{"type": "a"}]]|garbage|"#.split('|') {
+            assert_eq!(describe(parse_installed(json)), "error", "{json}");
+        }
     }
 
     #[test]

@@ -353,7 +353,7 @@ mod tests {
     ";
 
     #[test]
-    fn definitions_use_only_keywords_that_are_checked() {
+    fn crds_use_only_keywords_that_are_checked() {
         fn keywords(schema: &Value, all: &mut Vec<String>) {
             let Value::Object(map) = schema else { return };
             for (keyword, value) in map {

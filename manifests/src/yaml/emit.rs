@@ -281,28 +281,32 @@ mod tests {
 
     use super::*;
 
+    fn written(value: &Value) -> String {
+        let mut text = String::new();
+        document(&mut text, value);
+        text
+    }
+
+    #[test]
+    fn ambiguous_strings_are_quoted() {
+        for text in "--all a#b http://x:80 1.2.3 v1 0x".split(' ') {
+            assert_eq!(written(&json!([text])), format!("- {text}\n"));
+        }
+        let ambiguous = "-1|a: b|yes|*|x #y||~|1.10|2020-01-02|1:30|10:20:30|-|--- x|0x1|key:";
+        for text in ambiguous.split('|') {
+            assert_eq!(written(&json!([text])), format!("- {text:?}\n"));
+        }
+    }
+
     #[test]
     fn values_are_formatted_like_kubectl() {
         let value = json!({
-            "args": ["--all", "-1", "a: b", "yes", "*", "x #y", "a#b", "http://x:80", "", "~", [], [["x"], {"a": {}}]],
+            "args": [[], [["x"], {"a": {}}]],
             "block": "one\n\n  two\n", "strip": "one\ntwo", "keep": ["one\n\n"], "late": " one\ntwo",
             "map": {"on": true, "1": 1.5, "z": null, "a b": "é", "<<": "\u{feff}"},
-            "versions": ["1.2.3", "1.10", "v1", "2020-01-02", "1:30", "10:20:30", "-", "--- x", "0x", "0x1", "key:"],
         });
-        let mut text = String::new();
-        document(&mut text, &value);
         let expected = "\
 args:
-- --all
-- \"-1\"
-- \"a: b\"
-- \"yes\"
-- \"*\"
-- \"x #y\"
-- a#b
-- http://x:80
-- \"\"
-- \"~\"
 - []
 - - - x
   - a: {}
@@ -324,27 +328,14 @@ map:
 strip: |-
   one
   two
-versions:
-- 1.2.3
-- \"1.10\"
-- v1
-- \"2020-01-02\"
-- \"1:30\"
-- \"10:20:30\"
-- \"-\"
-- \"--- x\"
-- 0x
-- \"0x1\"
-- \"key:\"
 ";
-        assert_eq!(text, expected);
+        assert_eq!(written(&value), expected);
     }
 
     #[test]
     fn long_keys_can_be_read_back() {
-        let mut text = String::new();
         let value = json!({"k".repeat(1100): {"k".repeat(1100): [1]}});
-        document(&mut text, &value);
+        let text = written(&value);
         assert_rows!(crate::yaml::documents(text.as_bytes()).map(Result::unwrap).collect::<Vec<_>>() => [value]);
     }
 }

@@ -39,10 +39,7 @@ fn mutate(random: &mut Random, seeds: &[String]) -> Vec<u8> {
             }
             7 => {
                 // Shifts a line.
-                let line = text[..at]
-                    .iter()
-                    .rposition(|&b| b == b'\n')
-                    .map_or(0, |at| at + 1);
+                let line = memchr::memrchr(b'\n', &text[..at]).map_or(0, |at| at + 1);
                 if text.get(line) == Some(&b' ') && random.below(2) == 0 {
                     text.remove(line);
                 } else {
@@ -77,10 +74,8 @@ fn check(input: &[u8], random: &mut Random) -> (usize, usize) {
         }
         if let Ok(Some(value)) = fast::value(text, &limits) {
             let complete = document::complete(text, &limits);
-            assert!(
-                complete.as_ref().is_ok_and(|complete| *complete == value),
-                "{text:?}: {value} or {complete:?}"
-            );
+            let is_same = complete.as_ref().is_ok_and(|complete| *complete == value);
+            assert!(is_same, "{text:?}: {value} or {complete:?}");
             fast += 1;
         }
     }

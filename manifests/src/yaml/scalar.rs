@@ -255,22 +255,16 @@ mod tests {
     #[test]
     fn scalars_are_resolved_as_in_go_yaml() {
         assert_each!(|text, scalar| Scalar::plain(text) => scalar;
-            "" => Scalar::Null;
             "0b-1" => Scalar::Int(-1);
             "0b+1" => Scalar::Int(1);
-            "-0b-1" => Scalar::Text("-0b-1".into());
             "+18446744073709551615" => Scalar::Float(18_446_744_073_709_551_615.0);
-            "0x" => Scalar::Text("0x".into());
             "0" => Scalar::Int(0);
-            "-" => Scalar::Text("-".into());
-            "+" => Scalar::Text("+".into());
-            "." => Scalar::Text(".".into());
-            ".e1" => Scalar::Text(".e1".into());
-            "._5" => Scalar::Text("._5".into());
             "-.5_0" => Scalar::Float(-0.5);
             "999999999999999999" => Scalar::Int(999_999_999_999_999_999);
             "9999999999999999999" => Scalar::Uint(9_999_999_999_999_999_999);
-            "1.2.3" => Scalar::Text("1.2.3".into());
         );
+        for text in "-0b-1 0x - + .e1 ._5".split(' ') {
+            assert_eq!(Scalar::plain(text), Scalar::Text(text.into()));
+        }
     }
 }

@@ -111,13 +111,8 @@ mod tests {
     // parity: load-5
     #[test]
     fn documents_are_split_as_in_apimachinery() {
-        type Case = (
-            &'static str,
-            &'static [(&'static str, usize)],
-            Option<usize>,
-        );
-        let cases: [Case; 14] = ::tests::rows![
-            "", &[] => None;
+        for (input, chunks, junk) in ::tests::rows![
+            "", &[][..] => None;
             "a", &[("a\n", 0)] => None;
             "a\n---\nb\n", &[("a\n", 0), ("b\n", 2)] => None;
             "---\na\n---\n", &[("---\na\n", 0)] => None;
@@ -131,8 +126,7 @@ mod tests {
             "a\n---\nb\n----\n", &[("a\n", 0)] => Some(3);
             "a\n ---\n", &[("a\n ---\n", 0)] => None;
             "\n", &[("\n", 0)] => None;
-        ];
-        for (input, chunks, junk) in cases {
+        ] {
             let mut splitter = Splitter::new(input.as_bytes(), 0);
             let (mut got, mut stopped) = (Vec::new(), None);
             while let Some(next) = splitter.next() {
@@ -143,8 +137,8 @@ mod tests {
                     Err(junk) => stopped = Some(junk.line),
                 }
             }
-            let chunks = chunks.iter().map(|&(text, line)| (text.to_owned(), line));
-            let chunks: Vec<_> = chunks.collect();
+            let chunk = |&(text, line): &(&str, usize)| (text.to_owned(), line);
+            let chunks: Vec<_> = chunks.iter().map(chunk).collect();
             assert_eq!((got, stopped), (chunks, junk), "{input:?}");
         }
     }

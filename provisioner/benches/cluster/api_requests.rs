@@ -26,10 +26,9 @@ const OTHERS: &[&str] = &["bench", "kube-apiserver", "kube-controller-manager"];
 
 /// The audit log, in a temporary directory that is removed with it.
 pub(crate) struct Audit {
-    folder: TempDir,
+    dir: TempDir,
 }
 
-/// A position in the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark(u64);
 
@@ -60,14 +59,14 @@ struct Object {
 
 impl Audit {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::Builder::new().prefix("audit-").tempdir().unwrap();
-        fs::write(folder.path().join("policy.yaml"), POLICY).unwrap();
-        Self { folder }
+        let dir = tempfile::Builder::new().prefix("audit-").tempdir().unwrap();
+        fs::write(dir.path().join("policy.yaml"), POLICY).unwrap();
+        Self { dir }
     }
 
     /// Returns the flags of the API server that enable the log.
     pub(crate) fn flags(&self) -> Vec<String> {
-        let path = |name| self.folder.path().join(name).display().to_string();
+        let path = |name| self.dir.path().join(name).display().to_string();
         vec![
             format!("--audit-policy-file={}", path("policy.yaml")),
             format!("--audit-log-path={}", path("log")),
@@ -75,10 +74,9 @@ impl Audit {
     }
 
     fn log(&self) -> PathBuf {
-        self.folder.path().join("log")
+        self.dir.path().join("log")
     }
 
-    /// Returns the current end of the log.
     pub(crate) fn mark(&self) -> Mark {
         Mark(fs::metadata(self.log()).map_or(0, |log| log.len()))
     }
@@ -97,11 +95,10 @@ impl Audit {
                 "watch" => "ResponseStarted",
                 _ => "ResponseComplete",
             };
+            let agent = &line.user_agent;
             let counts = line.stage == stage
-                && !OTHERS
-                    .iter()
-                    .any(|agent| line.user_agent.starts_with(agent))
-                && !line.user_agent.is_empty()
+                && !OTHERS.iter().any(|other| agent.starts_with(other))
+                && !agent.is_empty()
                 && line.request_received_timestamp <= until;
             if counts {
                 *calls.0.entry(line.request()).or_default() += 1;
@@ -113,19 +110,12 @@ impl Audit {
 
 impl Line {
     fn request(&self) -> String {
-        match &self.object_ref {
-            Some(object) if object.subresource.is_empty() => {
-                format!("{} {}", self.verb, object.resource)
-            }
-            Some(Object {
-                resource,
-                subresource,
-            }) => format!("{} {resource}/{subresource}", self.verb),
-            None => {
-                let path = self.uri.split('?').next().unwrap_or_default();
-                format!("{} {path}", self.verb)
-            }
-        }
+        let target = match &self.object_ref {
+            Some(object) if object.subresource.is_empty() => object.resource.clone(),
+            Some(object) => format!("{}/{}", object.resource, object.subresource),
+            None => self.uri.split('?').next().unwrap_or_default().to_owned(),
+        };
+        format!("{} {target}", self.verb)
     }
 }
 
@@ -144,9 +134,8 @@ impl Calls {
     pub(crate) fn lines(&self) -> String {
         let mut calls: Vec<_> = self.0.iter().collect();
         calls.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-        let lines = calls
-            .iter()
-            .map(|(request, count)| format!("{count:6} {request}\n"));
+        let lines = calls.iter();
+        let lines = lines.map(|(request, count)| format!("{count:6} {request}\n"));
         lines.collect()
     }
 }

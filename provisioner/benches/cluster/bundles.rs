@@ -1,6 +1,10 @@
 //! The bundles that are installed.
 
-use manifests::content::{Builder, Content, Limits};
+#[allow(dead_code, reason = "shared with the tests, which need more")]
+#[path = "../../tests/controllers/support/bundles.rs"]
+mod shared;
+
+use manifests::content::Content;
 use serde_json::{Value, json};
 use tests::{Registry, corpus};
 use unpacker::{
@@ -9,7 +13,8 @@ use unpacker::{
     registry::BundleImage,
 };
 
-/// Bundle format.
+pub(crate) use self::shared::plain;
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Class {
     Plain,
@@ -22,7 +27,6 @@ pub(crate) struct Bundle {
     /// Name of its BundleInstance.
     pub(crate) name: String,
     pub(crate) class: Class,
-    /// Image reference.
     pub(crate) image: String,
 }
 
@@ -34,17 +38,12 @@ pub(crate) async fn push(
     content: &Content,
 ) -> Bundle {
     let image = registry.image(&format!("{name}:v1"));
-    let access = Access {
-        trust: Trust {
-            verify: Verify::Never,
-            ..Trust::default()
-        },
-        ..Access::default()
-    };
+    let trust = ::tests::with!(Trust, verify: Verify::Never);
+    let access = ::tests::with!(Access, trust);
     let bundle = BundleImage::new(content).unwrap();
-    unpacker::registry::push(&image.parse().unwrap(), &bundle, &access)
-        .await
-        .unwrap();
+    let reference = image.parse().unwrap();
+    let pushed = unpacker::registry::push(&reference, &bundle, &access).await;
+    pushed.unwrap();
     Bundle {
         name: name.to_owned(),
         class,
@@ -55,12 +54,9 @@ pub(crate) async fn push(
 /// Returns the real bundles that can be converted, or generated operators if there are none.
 pub(crate) fn fifty() -> (Vec<(String, Content)>, String) {
     let Some(corpus) = corpus() else {
-        let generated = (0..50).map(|number| {
-            let name = format!("made-{number}");
-            let content = operator(&name);
-            (name, content)
-        });
-        let description = "50 made-up bundles (RUKPAK_CORPUS names a folder of real ones)";
+        let names = (0..50).map(|number| format!("made-{number}"));
+        let generated = names.map(|name| (name.clone(), operator(&name)));
+        let description = "50 generated bundles (RUKPAK_CORPUS names a directory of real ones)";
         return (generated.collect(), description.to_owned());
     };
     let cases = corpus.cases().filter(|case| case.outcome == "converted");
@@ -80,96 +76,12 @@ pub(crate) fn fifty() -> (Vec<(String, Content)>, String) {
 
 /// Returns an operator: a Deployment, its ServiceAccount, permissions for its own API, and the CRD of that API.
 pub(crate) fn operator(name: &str) -> Content {
-    let group = format!("{name}.example.com");
-    let account = format!("{name}-operator");
-    let labels = json!({"app": account});
-    let rules = json!([{"apiGroups": [group], "resources": ["widgets"], "verbs": ["get", "list", "watch", "update"]}]);
-    let modes = [
-        "OwnNamespace",
-        "SingleNamespace",
-        "MultiNamespace",
-        "AllNamespaces",
-    ]
-    .map(|mode| json!({"type": mode, "supported": mode == "AllNamespaces"}));
-    let csv = json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
-        "metadata": {"name": format!("{name}.v1.0.0")},
-        "spec": {
-            "displayName": name, "version": "1.0.0", "installModes": modes,
-            "customresourcedefinitions": {"owned": [
-                {"name": format!("widgets.{group}"), "version": "v1", "kind": "Widget"},
-            ]},
-            "install": {"strategy": "deployment", "spec": {
-                "clusterPermissions": [{"serviceAccountName": account, "rules": rules}],
-                "deployments": [{"name": account, "spec": {
-                    "replicas": 1, "selector": {"matchLabels": labels},
-                    "template": {"metadata": {"labels": labels}, "spec": {
-                        "serviceAccountName": account,
-                        "containers": [{"name": "operator", "image": format!("example.com/{name}:v1")}],
-                    }},
-                }}],
-            }},
-        },
-    });
-    let crd = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("widgets.{group}")},
-        "spec": {
-            "group": group,
-            "names": {"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget"},
-            "scope": "Namespaced",
-            "versions": [{
-                "name": "v1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
-                    "spec": {"type": "object", "properties": {"size": {"type": "integer"}}},
-                }}},
-            }],
-        },
-    });
-    let annotations = json!({"annotations": {
-        "operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
-        "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
-        "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
-        "operators.operatorframework.io.bundle.package.v1": name,
-        "operators.operatorframework.io.bundle.channels.v1": "stable",
-        "operators.operatorframework.io.bundle.channel.default.v1": "stable",
-    }});
-    content(&[
-        ("manifests/csv.yaml".to_owned(), csv),
-        ("manifests/crd.yaml".to_owned(), crd),
-        ("metadata/annotations.yaml".to_owned(), annotations),
-    ])
+    shared::operator(name, "1.0.0", &[])
 }
 
-/// Returns a plain bundle with these objects.
-pub(crate) fn plain(objects: Vec<Value>) -> Content {
-    let annotations = json!({"annotations": {
-        "operators.operatorframework.io.bundle.mediatype.v1": "plain+v0",
-        "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
-        "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
-    }});
-    let objects = objects.into_iter().enumerate();
-    let mut files: Vec<_> = objects
-        .map(|(number, object)| (format!("manifests/{number:03}.yaml"), object))
-        .collect();
-    files.push(("metadata/annotations.yaml".to_owned(), annotations));
-    content(&files)
-}
-
-fn content(files: &[(String, Value)]) -> Content {
-    let mut builder = Builder::new(Limits::default());
-    for (path, value) in files {
-        let text = value.to_string();
-        builder.add(path, 0o644, &mut text.as_bytes()).unwrap();
-    }
-    builder.finish()
-}
-
+/// Returns a ConfigMap as a bundle declares it.
 pub(crate) fn config_map(namespace: &str, name: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace},
-        "data": {"text": "as declared"},
-    })
+    shared::config_map(namespace, name, "as declared")
 }
 
 pub(crate) fn deployment(namespace: &str, name: &str) -> Value {

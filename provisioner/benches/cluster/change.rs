@@ -27,9 +27,7 @@ use crate::subject::Contender;
 const NAMESPACE: &str = "many";
 /// The number of objects of an instance. A change changes all of them.
 const OBJECTS: usize = 4;
-/// The number of concurrent requests of the bench.
 const CONCURRENCY: usize = 8;
-/// The limit of a phase.
 const PHASE_TIMEOUT: Duration = Duration::from_secs(3600);
 /// The numbers of instances, unless `RUKPAK_INSTANCES` names others.
 const NUMBERS: &str = "300,1000";
@@ -48,7 +46,6 @@ pub(crate) struct Change {
 #[derive(Debug)]
 pub(crate) struct Phase {
     pub(crate) took: Duration,
-    /// Processor time of the provisioner.
     pub(crate) cpu: Duration,
     pub(crate) calls: Calls,
 }
@@ -76,10 +73,8 @@ async fn one(instances: usize) -> Change {
                 map["data"]["text"] = format!("{name} {version}").into();
                 map
             });
-            (
-                format!("{name}-v{version}"),
-                bundles::plain(objects.collect()),
-            )
+            let content = bundles::plain(&objects.collect::<Vec<_>>());
+            (format!("{name}-v{version}"), content)
         });
         versions.push(place.push_all(Class::Plain, contents.collect()).await);
     }

@@ -36,14 +36,12 @@ pub(crate) struct Place {
     audit: Audit,
 }
 
-/// Reports whether an instance is healthy.
 pub(crate) fn is_healthy(instance: &DynamicObject) -> bool {
     let conditions = instance.data["status"]["conditions"].as_array();
     let is_met = |one: &Value| one["type"] == "Healthy" && one["status"] == "True";
     conditions.is_some_and(|all| all.iter().any(is_met))
 }
 
-/// The size of records, in bytes.
 #[derive(Debug)]
 pub(crate) struct Recorded {
     pub(crate) instances: usize,
@@ -56,10 +54,7 @@ impl Place {
     /// Creates a control plane with a provisioner that is ready.
     pub(crate) async fn new(contender: Contender) -> Self {
         let audit = Audit::new();
-        let options = Options {
-            apiserver_flags: audit.flags(),
-            ..Options::default()
-        };
+        let options = ::tests::with!(Options, apiserver_flags: audit.flags());
         let cluster = Cluster::start_with(&options).await.unwrap();
         contender.prepare(&cluster).await;
         let mut config = cluster.config().clone();
@@ -84,22 +79,11 @@ impl Place {
     }
 
     /// Terminates the provisioner as its node does, and starts it again.
-    pub(crate) async fn restart(self) -> Self {
-        let Self {
-            contender,
-            provisioner,
-            cluster,
-            storage,
-            ..
-        } = self;
-        provisioner.process.stop().await;
-        let provisioner = contender.start(&cluster, storage.path()).await;
-        Self {
-            provisioner,
-            storage,
-            cluster,
-            ..self
-        }
+    pub(crate) async fn restart(mut self) -> Self {
+        self.provisioner.process.stop().await;
+        let storage = self.storage.path();
+        self.provisioner = self.contender.start(&self.cluster, storage).await;
+        self
     }
 
     pub(crate) async fn namespace(&self, name: &str) {
@@ -110,7 +94,6 @@ impl Place {
         bundles::push(&self.registry, name, class, content).await
     }
 
-    /// Pushes many bundles.
     pub(crate) async fn push_all(
         &self,
         class: Class,
@@ -131,7 +114,6 @@ impl Place {
         api.create(&PostParams::default(), &object).await.unwrap();
     }
 
-    /// Waits until every instance is healthy.
     pub(crate) async fn wait_until_healthy(&self) {
         let api = self.contender.api(self.client.clone());
         let end = Instant::now() + Duration::from_secs(600);

@@ -40,28 +40,23 @@ use self::subject::Contender;
 
 /// The number of small bundles that are installed, one after the other.
 const SMALL: usize = 9;
-/// Namespace of the installed bundles.
 const NAMESPACE: &str = "installed";
 /// The time without a change after which many bundles count as settled.
 const QUIET: Duration = Duration::from_secs(15);
 
-/// Measurements of one provisioner.
 #[derive(Debug)]
 struct Figures {
     contender: Contender,
     /// Memory when the provisioner became ready.
     memory: Memory,
-    /// Times from creation to Installed.
     small: Vec<Duration>,
     repairs: Repairs,
     rest: Option<Calls>,
     fifty: Option<Fifty>,
 }
 
-/// Measurements of many bundles at once.
 #[derive(Debug)]
 struct Fifty {
-    /// Time until the last verdict.
     settled: Duration,
     cpu: Duration,
     bundles: usize,
@@ -91,18 +86,16 @@ async fn main() {
             all.push(measure(contender, is_requested).await);
         }
     }
-    let scale = if is_requested("scale") {
+    let mut scale = None;
+    if is_requested("scale") {
         eprintln!("== a thousand instances");
-        Some(scale::measure().await)
-    } else {
-        None
-    };
+        scale = Some(scale::measure().await);
+    }
     // Takes longer than all other parts together.
-    let changes = if arguments.iter().any(|word| word == "change") {
-        change::measure().await
-    } else {
-        Vec::new()
-    };
+    let mut changes = Vec::new();
+    if arguments.iter().any(|word| word == "change") {
+        changes = change::measure().await;
+    }
     eprintln!("== {:.0?}", start.elapsed());
     table::print(&all, scale.as_ref(), &changes, &[load, self::load()]);
 }
@@ -134,13 +127,9 @@ async fn measure(contender: Contender, is_requested: impl Fn(&str) -> bool) -> F
     }
     if is_requested("fifty") {
         let fifty = fifty(&place).await;
-        eprintln!(
-            "{} bundles in {:?}, {:?} of processor time:\n{}",
-            fifty.bundles,
-            fifty.settled,
-            fifty.cpu,
-            fifty.calls.lines()
-        );
+        let (count, settled, cpu) = (fifty.bundles, fifty.settled, fifty.cpu);
+        eprintln!("{count} bundles in {settled:?}, {cpu:?} of processor time:");
+        eprintln!("{}", fifty.calls.lines());
         figures.fifty = Some(fifty);
     }
     if is_requested("rest") {
@@ -178,10 +167,9 @@ async fn fifty(place: &Place) -> Fifty {
     let cpu = place.provisioner.process.cpu();
     let mark = place.mark();
     let start = Instant::now();
-    let declare = async |bundle: &bundles::Bundle| {
-        place.declare(bundle, &bundle.name).await;
-    };
-    futures::future::join_all(bundles.iter().map(declare)).await;
+    let declared = bundles.iter();
+    let declared = declared.map(|bundle| place.declare(bundle, &bundle.name));
+    futures::future::join_all(declared).await;
     let all = place.verdicts.settled(before + bundles.len(), QUIET).await;
     let timed: Vec<_> = bundles.iter().map(|one| (one, &all[&one.name])).collect();
     let last = timed.iter().max_by_key(|(_, timed)| timed.at).unwrap().1;
@@ -192,8 +180,7 @@ async fn fifty(place: &Place) -> Fifty {
     let failed = timed.iter().filter(|(_, timed)| !timed.verdict.installed);
     let failed: Vec<_> = failed.collect();
     for (bundle, timed) in &failed {
-        let message: String = timed.verdict.message.chars().take(300).collect();
-        eprintln!("{}: {message}", bundle.name);
+        eprintln!("{}: {:.300}", bundle.name, timed.verdict.message);
     }
     Fifty {
         settled: last.at - start,
@@ -206,7 +193,6 @@ async fn fifty(place: &Place) -> Fifty {
     }
 }
 
-/// Returns the load average of the last minute.
 fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or_default().to_owned()

@@ -27,31 +27,26 @@ pub(crate) struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
     id: u32,
-    folder: TempDir,
-    /// Start time.
+    dir: TempDir,
     pub(crate) started: Instant,
 }
 
-/// Resident memory in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Memory {
-    /// Current size.
     pub(crate) now: u64,
-    /// Maximum so far.
     pub(crate) peak: u64,
 }
 
 impl Process {
-    /// Starts a program. `args` receives its directory.
-    pub(crate) fn start(program: &Path, args: impl FnOnce(&Path) -> Vec<String>) -> Self {
-        let folder = tempfile::Builder::new().prefix("bench-").tempdir().unwrap();
+    pub(crate) fn start(program: &Path, args: &[String]) -> Self {
+        let dir = tempfile::Builder::new().prefix("bench-").tempdir().unwrap();
         let started = Instant::now();
         let mut child = Command::new("sh")
             .args(["-c", KEEPER, "bench"])
-            .arg(folder.path().join("log"))
+            .arg(dir.path().join("log"))
             .arg(program)
-            .args(args(folder.path()))
-            .current_dir(folder.path())
+            .args(args)
+            .current_dir(dir.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -63,17 +58,15 @@ impl Process {
             stdin: child.stdin.take(),
             child,
             id: line.trim().parse().unwrap(),
-            folder,
+            dir,
             started,
         }
     }
 
-    /// Returns the log.
     pub(crate) fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// Returns the resident memory.
     pub(crate) fn memory(&self) -> Memory {
         let status = self.proc("status");
         let field = |name: &str| {
@@ -87,7 +80,6 @@ impl Process {
         }
     }
 
-    /// Returns the processor time.
     pub(crate) fn cpu(&self) -> Duration {
         let stat = self.proc("stat");
         // The 12th and 13th field after the name, which may contain any character; in hundredths of a second.
@@ -103,14 +95,17 @@ impl Process {
     }
 
     /// Terminates the program, and waits for its end.
-    pub(crate) async fn stop(self) {
+    pub(crate) async fn stop(&self) {
         let sent = Command::new("kill").arg(self.id.to_string()).status();
         assert!(sent.unwrap().success());
         let end = Instant::now() + Duration::from_secs(30);
-        while Path::new(&format!("/proc/{}/fd", self.id))
-            .read_dir()
-            .is_ok_and(|mut files| files.next().is_some())
-        {
+        let files = PathBuf::from(format!("/proc/{}/fd", self.id));
+        let is_running = || {
+            files
+                .read_dir()
+                .is_ok_and(|mut files| files.next().is_some())
+        };
+        while is_running() {
             assert!(Instant::now() < end, "it does not end");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

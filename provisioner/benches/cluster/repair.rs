@@ -27,11 +27,8 @@ const REPAIR_TIMEOUT: Duration = Duration::from_secs(30);
 /// Times between the watch event of a change and the watch event of its repair.
 #[derive(Debug, Default)]
 pub(crate) struct Repairs {
-    /// Deployments and ConfigMaps that were deleted.
     pub(crate) deleted: Vec<Duration>,
-    /// ConfigMaps that were changed.
     pub(crate) changed: Vec<Duration>,
-    /// Number of objects that were not repaired in time.
     pub(crate) never: usize,
 }
 
@@ -42,7 +39,7 @@ pub(crate) async fn measure(place: &Place) -> Repairs {
         let maps = (0..EACH).map(|at| bundles::config_map(NAMESPACE, &format!("{name}-{at}")));
         let deployments =
             (0..EACH).map(|at| bundles::deployment(NAMESPACE, &format!("{name}-{at}")));
-        let content = bundles::plain(maps.chain(deployments).collect());
+        let content = bundles::plain(&maps.chain(deployments).collect::<Vec<_>>());
         let bundle = place.push(&name, Class::Plain, &content).await;
         place.declare(&bundle, NAMESPACE).await;
         let timed = place.verdicts.wait_for(&name).await;
@@ -51,21 +48,14 @@ pub(crate) async fn measure(place: &Place) -> Repairs {
     // The watches have started, and the events of the installation have arrived.
     sleep(Duration::from_secs(3)).await;
     let mut repairs = Repairs::default();
-    let kinds = [
-        GroupVersionKind::gvk("", "v1", "ConfigMap"),
-        GroupVersionKind::gvk("apps", "v1", "Deployment"),
-    ];
-    for kind in kinds {
-        let api = Api::namespaced_with(
-            place.client.clone(),
-            NAMESPACE,
-            &ApiResource::from_gvk(&kind),
-        );
+    for (group, kind) in [("", "ConfigMap"), ("apps", "Deployment")] {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+        let api = Api::namespaced_with(place.client.clone(), NAMESPACE, &resource);
         let mut observed_events = ObservedEvents::watch(api.clone());
         for at in 0..EACH {
             for number in 0..BUNDLES {
                 let name = format!("repaired-{number}-{at}");
-                if kind.kind == "ConfigMap" {
+                if kind == "ConfigMap" {
                     let time = observed_events.change(&api, &name).await;
                     repairs.never += usize::from(time.is_none());
                     repairs.changed.extend(time);
@@ -88,7 +78,7 @@ impl ObservedEvents {
         tokio::spawn(async move {
             let mut events = std::pin::pin!(watcher::watcher(api, watcher::Config::default()));
             while let Some(event) = events.next().await {
-                let event = event.expect("the apiserver goes on");
+                let event = event.expect("the API server answers");
                 if sender.send((Instant::now(), event)).is_err() {
                     return;
                 }
@@ -111,11 +101,9 @@ impl ObservedEvents {
 
     async fn change(&mut self, api: &Api<DynamicObject>, name: &str) -> Option<Duration> {
         sleep(Duration::from_millis(100)).await;
-        let patch = json!({"data": {"text": "otherwise"}});
-        let params = PatchParams::default();
-        api.patch(name, &params, &Patch::Merge(&patch))
-            .await
-            .unwrap();
+        let patch = Patch::Merge(json!({"data": {"text": "otherwise"}}));
+        let patched = api.patch(name, &PatchParams::default(), &patch).await;
+        patched.unwrap();
         let has = |event: &Event<DynamicObject>, text: &str| matches!(event, Event::Apply(object) if object.name_any() == name && object.data["data"]["text"] == text);
         let changed = self.when(|event| has(event, "otherwise")).await?;
         let repaired_at = self.when(|event| has(event, "as declared")).await?;

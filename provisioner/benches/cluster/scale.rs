@@ -20,18 +20,15 @@ const REST: Duration = Duration::from_secs(60);
 pub(crate) struct Scale {
     /// For each step: the number of instances, and the time per new instance.
     pub(crate) steps: Vec<(usize, Duration)>,
-    /// Processor time for all instances.
     pub(crate) cpu: Duration,
     /// Memory directly after the installation of all instances.
     pub(crate) memory: Memory,
-    /// Size of the records of all instances in etcd.
     pub(crate) recorded: Recorded,
     pub(crate) rest: Calls,
     /// Time from the start of a process that finds all instances until it is ready.
     pub(crate) ready: Duration,
     /// Time from that start until the process has reconciled each instance.
     pub(crate) reconciled: Duration,
-    /// Memory of the new process.
     pub(crate) memory_again: Memory,
     /// Requests of the new process until it had reconciled each instance.
     pub(crate) calls_again: Calls,
@@ -43,7 +40,7 @@ pub(crate) async fn measure() -> Scale {
     let most = STEPS.into_iter().max().unwrap_or_default();
     let contents = (0..most).map(|number| {
         let name = format!("instance-{number}");
-        let content = bundles::plain(bundles::twenty(NAMESPACE, &name));
+        let content = bundles::plain(&bundles::twenty(NAMESPACE, &name));
         (name, content)
     });
     let bundles = place.push_all(Class::Plain, contents.collect()).await;

@@ -2,8 +2,8 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use cluster::{Cluster, DryRun};
@@ -17,7 +17,6 @@ use crate::bundles::{Bundle, Class};
 use crate::process::Process;
 use crate::timeline::Verdict;
 
-/// Namespace of the provisioners.
 pub(crate) const SYSTEM: &str = "rukpak-system";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +25,6 @@ pub(crate) enum Contender {
     Peer,
 }
 
-/// A running provisioner.
 pub(crate) struct Provisioner {
     pub(crate) process: Process,
     probes: u16,
@@ -60,17 +58,14 @@ impl Contender {
 
     /// Creates the CRDs and the namespace, as an admin does.
     pub(crate) async fn prepare(self, cluster: &Cluster) {
-        let folder = match self {
+        let dir = match self {
             Self::Ours => Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/crds"),
             Self::Peer => module().join("manifests/base/apis/crds"),
         };
-        for file in std::fs::read_dir(folder).unwrap() {
-            let path = file.unwrap().path();
-            if path.extension().is_none_or(|end| end != "yaml") {
-                continue;
-            }
-            let text = std::fs::read(&path).unwrap();
-            for document in manifests::yaml::documents(&text) {
+        let files = std::fs::read_dir(dir).unwrap();
+        let files = files.map(|file| file.unwrap().path());
+        for file in files.filter(|path| path.extension().is_some_and(|end| end == "yaml")) {
+            for document in manifests::yaml::documents(&std::fs::read(file).unwrap()) {
                 let document = document.unwrap();
                 if !document.is_null() {
                     cluster.apply(&document, DryRun::No).await.unwrap();
@@ -104,8 +99,8 @@ impl Contender {
             }
             Self::Peer => {
                 // The provisioner expects these directories to exist.
-                for folder in ["bundles", "unpack"] {
-                    std::fs::create_dir_all(format!("{storage}/{folder}")).unwrap();
+                for dir in ["bundles", "unpack"] {
+                    std::fs::create_dir_all(format!("{storage}/{dir}")).unwrap();
                 }
                 let args = vec![
                     format!("--kubeconfig={kubeconfig}"),
@@ -119,9 +114,8 @@ impl Contender {
                 (peers().join("core"), args)
             }
         };
-        let process = Process::start(&program, |_| args);
         let provisioner = Provisioner {
-            process,
+            process: Process::start(&program, &args),
             probes,
             metrics,
         };
@@ -172,8 +166,8 @@ impl Contender {
             (_, Some(refused)) => Some(failed(refused)),
             (Some(installed), _) => {
                 let reason = installed["reason"].as_str().unwrap_or_default();
-                (reason.ends_with("Failed") || reason.starts_with("Error"))
-                    .then(|| failed(installed))
+                let is_failed = reason.ends_with("Failed") || reason.starts_with("Error");
+                is_failed.then(|| failed(installed))
             }
             (None, None) => None,
         }
@@ -191,11 +185,7 @@ impl Provisioner {
             if ready && leads {
                 return;
             }
-            assert!(
-                std::time::Instant::now() < end,
-                "it is not ready: {}",
-                self.process.log()
-            );
+            assert!(Instant::now() < end, "not ready: {}", self.process.log());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -210,38 +200,33 @@ impl Provisioner {
     pub(crate) async fn metric(&self, beginning: &str) -> f64 {
         let text = self.get(self.metrics, "metrics").await.unwrap_or_default();
         let lines = text.lines().filter(|line| line.starts_with(beginning));
-        lines
-            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-            .sum()
+        let values = lines.filter_map(|line| line.rsplit(' ').next());
+        values.filter_map(|value| value.parse::<f64>().ok()).sum()
     }
 }
 
-/// Creates a namespace.
 pub(crate) async fn namespace(cluster: &Cluster, name: &str) {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     cluster.apply(&namespace, DryRun::No).await.unwrap();
 }
 
-fn folder() -> PathBuf {
+fn peers_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cluster/peers")
 }
 
 /// Returns the directory of the peers' programs, which are built if they are missing.
 pub(crate) fn peers() -> PathBuf {
-    output(&mut Command::new(folder().join("build.sh"))).into()
+    output(&mut Command::new(peers_dir().join("build.sh"))).into()
 }
 
 /// Returns the directory of rukpak's Go module.
 fn module() -> PathBuf {
     let list = "list -m -f {{.Dir}} github.com/operator-framework/rukpak".split(' ');
-    output(Command::new("go").args(list).current_dir(folder())).into()
+    output(Command::new("go").args(list).current_dir(peers_dir())).into()
 }
 
 fn output(command: &mut Command) -> String {
-    let output = command
-        .stderr(std::process::Stdio::inherit())
-        .output()
-        .unwrap();
+    let output = command.stderr(Stdio::inherit()).output().unwrap();
     assert!(output.status.success(), "{command:?}");
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }

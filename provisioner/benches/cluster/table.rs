@@ -40,7 +40,6 @@ fn many(changes: &[Change]) {
     }
 }
 
-/// Formats a cell from the figures of one contender.
 type Cell = fn(&Figures) -> Option<String>;
 
 fn paired(all: &[Figures]) {
@@ -114,7 +113,6 @@ fn thousand(scale: &Scale) {
     eprintln!("at rest:\n{rest}restarted:\n{again}");
 }
 
-/// Formats the median and the 99th percentile.
 fn spread(times: &[Duration]) -> Option<String> {
     let mut sorted = times.to_vec();
     sorted.sort();

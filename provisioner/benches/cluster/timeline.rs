@@ -21,11 +21,9 @@ use tokio::{
 
 use crate::subject::Contender;
 
-/// Outcome of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) installed: bool,
-    /// Reason of the failure.
     pub(crate) message: String,
 }
 
@@ -39,7 +37,6 @@ pub(crate) struct TimedVerdict {
 
 type All = BTreeMap<String, TimedVerdict>;
 
-/// The verdicts of all bundles, updated by a watch.
 pub(crate) struct Verdicts {
     all: watch::Receiver<All>,
     task: JoinHandle<()>,
@@ -49,7 +46,6 @@ pub(crate) struct Verdicts {
 const VERDICT_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl Verdicts {
-    /// Starts the watch.
     pub(crate) fn watch(api: Api<DynamicObject>) -> Self {
         let (sender, all) = watch::channel(All::new());
         let sender = Arc::new(sender);

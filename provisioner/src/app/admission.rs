@@ -195,13 +195,11 @@ mod tests {
                          provisioner again";
         let upgrade = "the API server does not enforce the policy; upgrade the cluster from Kubernetes 1.29 to 1.30 or \
                        later, and apply the install file of this version of the provisioner again";
-        for (missing, version, expected) in ::tests::rows![
+        assert_each!(|missing, version, expected| missing.note(version) => expected;
             policy, None => format!("ValidatingAdmissionPolicy bundle-ownership not found: {reinstall}");
             policy, Some(KubeVersion::new(1, 29)) => format!("ValidatingAdmissionPolicy bundle-ownership not found: {upgrade}");
             binding, Some(KubeVersion::new(1, 30))
                 => format!("ValidatingAdmissionPolicyBinding bundle-ownership not found: {reinstall}");
-        ] {
-            assert_eq!(missing.note(version), expected);
-        }
+        );
     }
 }

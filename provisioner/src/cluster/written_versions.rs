@@ -78,26 +78,22 @@ mod tests {
         let written = Written::default();
         assert!(written.is_before(&bundle("a", "1")));
         written.note(&bundle("a", "9"));
-        for (observed, version, expected) in [
-            ("a", "8", false),
-            ("a", "9", true),
-            ("a", "10", true),
-            ("a", "later", false),
-            ("another", "1", true),
-        ] {
-            assert_rows!(written.is_before(&bundle(observed, version)) => expected, "{observed} {version}");
-        }
+        assert_each!(|observed, version, expected| written.is_before(&bundle(observed, version)) => expected;
+            "a", "8" => false;
+            "a", "9" => true;
+            "a", "10" => true;
+            "a", "later" => false;
+            "another", "1" => true;
+        );
         written.note(&bundle("a", "later"));
         assert!(!written.is_before(&bundle("a", "10")));
+        let newest = |uid, version| written.newest_version(&bundle(uid, version)).unwrap();
         for (noted, observed, expected) in [("9", "8", "9"), ("9", "10", "10"), ("later", "8", "8")]
         {
             written.note(&bundle("a", noted));
-            assert_rows!(written.newest_version(&bundle("a", observed)).unwrap() => expected, "{noted} {observed}");
+            assert_eq!(newest("a", observed), expected, "{noted} {observed}");
         }
-        assert_eq!(
-            written.newest_version(&bundle("another", "1")).unwrap(),
-            "1"
-        );
+        assert_eq!(newest("another", "1"), "1");
         written.retain(|uid| uid != "a");
         assert!(written.is_before(&bundle("a", "1")));
     }

@@ -241,16 +241,14 @@ mod tests {
 
     #[test]
     fn unknown_queries_are_rejected() {
-        for (query, form) in [
-            (None, Some(ContentForm::PlainArchives)),
-            (Some(""), Some(ContentForm::PlainArchives)),
-            (Some("content=plain"), Some(ContentForm::PlainArchives)),
-            (Some("content=original"), Some(ContentForm::Original)),
-            (Some("content=Original"), None),
-            (Some("content=original&a"), None),
-            (Some("format=tar"), None),
-        ] {
-            assert_eq!(ContentForm::parse(query), form, "{query:?}");
-        }
+        assert_each!(|query, form| ContentForm::parse(query) => form;
+            None => Some(ContentForm::PlainArchives);
+            Some("") => Some(ContentForm::PlainArchives);
+            Some("content=plain") => Some(ContentForm::PlainArchives);
+            Some("content=original") => Some(ContentForm::Original);
+            Some("content=Original") => None;
+            Some("content=original&a") => None;
+            Some("format=tar") => None;
+        );
     }
 }

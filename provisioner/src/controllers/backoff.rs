@@ -133,9 +133,7 @@ mod tests {
         }
         // Only a failure at or after the time of the next attempt counts.
         let second = backoff.next("a", None, true, begun + first);
-        assert!(
-            second >= INITIAL_DELAY_TERMINAL.mul_f64(1.5)
-                && second <= INITIAL_DELAY_TERMINAL.mul_f64(2.5)
-        );
+        let [least, most] = [1.5, 2.5].map(|factor| INITIAL_DELAY_TERMINAL.mul_f64(factor));
+        assert!((least..=most).contains(&second), "{second:?}");
     }
 }

@@ -127,7 +127,7 @@ mod tests {
             error.contains("was not received within 3 seconds"),
             "{error}"
         );
-        let broken = stream::iter([Err::<Bytes, _>(std::io::Error::other("gone"))]);
+        let broken = stream::iter([Err::<Bytes, _>(std::io::Error::other("reset"))]);
         let error = size(&room, Body::from_stream(broken)).await.unwrap_err();
         assert!(error.contains("was interrupted"), "{error}");
         assert_eq!(room.0.available_permits(), MAX_LARGE_REQUESTS);

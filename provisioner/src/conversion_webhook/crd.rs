@@ -138,7 +138,7 @@ fn decide(crd: &CustomResourceDefinition, namespace: &str, ca_bundle_pem: &str) 
 mod tests {
     use super::*;
 
-    fn definition(labels: &Value, conversion: &Value) -> CustomResourceDefinition {
+    fn crd(labels: &Value, conversion: &Value) -> CustomResourceDefinition {
         serde_json::from_value(json!({
             "metadata": {"name": CRD_NAME, "labels": labels, "resourceVersion": "7"},
             "spec": {
@@ -161,13 +161,12 @@ mod tests {
         };
         // "abc" and "xyz" in base64.
         let (same, other) = (json!("YWJj"), json!("eHl6"));
-        assert_rows!(decide(&definition(&own_labels, &asks(same.clone())), "rukpak-system", "abc") => CrdAction::None);
+        let action = |labels: &Value, conversion: &Value| {
+            decide(&crd(labels, conversion), "rukpak-system", "abc")
+        };
+        assert_rows!(action(&own_labels, &asks(same.clone())) => CrdAction::None);
         for before in [other, Value::Null] {
-            let CrdAction::Patch(patch) = decide(
-                &definition(&own_labels, &asks(before)),
-                "rukpak-system",
-                "abc",
-            ) else {
+            let CrdAction::Patch(patch) = action(&own_labels, &asks(before)) else {
                 panic!("not patched");
             };
             assert_eq!(patch["metadata"]["resourceVersion"], "7");
@@ -186,7 +185,7 @@ mod tests {
             own_labels.clone(), Value::Null => "has no conversion webhook";
             own_labels, json!({"strategy": "None"}) => "has no conversion webhook";
         ] {
-            let step = decide(&definition(&labels, &conversion), "rukpak-system", "abc");
+            let step = action(&labels, &conversion);
             assert_rows!(matches!(step, CrdAction::Ignore(message) if message.contains(why)) => true, "{step:?}");
         }
     }

@@ -8,7 +8,7 @@ mod platform;
 mod stored;
 mod validation;
 
-use std::{path::PathBuf, process::Stdio};
+use std::process::Stdio;
 
 use cluster::{Cluster, Controllers, Options};
 use kube::{
@@ -30,7 +30,7 @@ async fn installed() -> &'static Cluster {
         kubectl(&cluster, &apply, "").await.unwrap();
         for plural in ["bundles", "bundleinstances"] {
             let name = format!("{plural}.core.rukpak.io");
-            cluster.wait_established(&name).await.expect("a definition");
+            cluster.wait_established(&name).await.unwrap();
         }
         cluster
     };
@@ -39,10 +39,7 @@ async fn installed() -> &'static Cluster {
 
 /// Returns a file of the directory `manifests`.
 pub(crate) fn manifests(path: &str) -> String {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../manifests")
-        .join(path);
-    path.to_str().unwrap().to_owned()
+    format!("{}/../manifests/{path}", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Returns the output of kubectl, or its error output.
@@ -111,35 +108,34 @@ fn answer<T>(result: kube::Result<T>) -> Result<T, String> {
 }
 
 /// Creates an object, or sends it as a dry run.
-async fn create(client: Client, object: &Value, dry_run: bool) -> Result<DynamicObject, String> {
-    let params = PostParams {
-        dry_run,
-        ..PostParams::default()
-    };
-    let api = api_of(client, object);
+async fn create(client: &Client, object: &Value, dry_run: bool) -> Result<DynamicObject, String> {
+    let api = api_of(client.clone(), object);
     let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+    let params = tests::with!(PostParams, dry_run);
     answer(api.create(&params, &object).await)
 }
 
+/// Creates an object, which must succeed.
+async fn store(client: &Client, object: &Value) -> DynamicObject {
+    create(client, object, false).await.unwrap()
+}
+
+fn object(kind: &str, name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
 fn bundle(name: &str, source: &Value) -> Value {
-    json!({
-        "apiVersion": "core.rukpak.io/v1alpha1",
-        "kind": "Bundle",
-        "metadata": {"name": name},
-        "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": source},
-    })
+    let spec = json!({"provisionerClassName": "core-rukpak-io-plain", "source": source});
+    object("Bundle", name, &spec)
 }
 
 fn instance(name: &str, source: &Value) -> Value {
-    json!({
-        "apiVersion": "core.rukpak.io/v1alpha1",
-        "kind": "BundleInstance",
-        "metadata": {"name": name},
-        "spec": {
-            "provisionerClassName": "core-rukpak-io-plain",
-            "template": {"spec": {"provisionerClassName": "core-rukpak-io-plain", "source": source}},
-        },
-    })
+    let mut instance = bundle(name, source);
+    let template = json!({"spec": instance["spec"]});
+    instance["kind"] = json!("BundleInstance");
+    instance["spec"] =
+        json!({"provisionerClassName": "core-rukpak-io-plain", "template": template});
+    instance
 }
 
 fn image() -> Value {

@@ -5,13 +5,13 @@ mod prune;
 mod recreate;
 mod status;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use apply::{
     discovery::Discovery,
     inventory::{Entry, Inventory},
-    plan::{self, InstanceOwner, Plan},
-    ssa::{Applier, ApplyReport},
+    plan::{self, ApplyStep, InstanceOwner, Plan},
+    ssa::{Applier, ApplyReport, FailureKind},
 };
 use cluster::TempNamespace;
 use k8s_openapi::api::{
@@ -20,31 +20,37 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams},
-    core::ApiResource,
+    api::{DynamicObject, Patch, PatchParams},
+    core::{ApiResource, GroupVersionKind},
 };
-use manifests::{api::bundle_instance::BundleInstance, object::Object};
+use manifests::{
+    api::bundle_instance::BundleInstance,
+    object::{Identity, Object},
+};
 use serde_json::{Value, json};
+use tests::assert_has;
 use tokio::sync::Semaphore;
 
-use crate::support::{config_map, crd, instance, unique, world};
+use crate::support::{
+    config_map, crd, delete, instance, merge, namespace_object, patch_as, unique, upload, world,
+};
 
 /// An instance, a namespace and the context for applying objects.
-pub(crate) struct Scene {
-    pub(crate) client: Client,
-    pub(crate) kinds: Discovery,
+struct Scene {
+    client: Client,
+    kinds: Discovery,
     permits: Semaphore,
-    pub(crate) owner: InstanceOwner,
-    pub(crate) namespace: TempNamespace,
+    owner: InstanceOwner,
+    namespace: TempNamespace,
 }
 
 impl Scene {
-    pub(crate) async fn new(prefix: &str) -> Self {
+    async fn new(prefix: &str) -> Self {
         let world = world().await;
         // The garbage collector removes objects without an existing owner, so an owner must exist; of a class that no
         // provisioner acts on.
-        let mut owner = instance(&unique(prefix), "plain", upload());
-        owner.spec.provisioner_class_name = "nobody".into();
+        let mut owner = instance(&unique(prefix), "plain", upload(None));
+        owner.spec.provisioner_class_name = "none".into();
         let owner = world.create(&owner).await;
         Self {
             client: world.client(),
@@ -58,23 +64,23 @@ impl Scene {
         }
     }
 
-    pub(crate) async fn plan(&self, objects: &[Value], inventory: &Inventory) -> Plan {
-        let objects: Vec<Object> = objects
-            .iter()
-            .map(|object| Object::try_from(object.clone()).unwrap())
-            .collect();
+    async fn plan(&self, objects: &[Value], inventory: &Inventory) -> Plan {
+        let objects = objects.iter().cloned().map(Object::try_from);
+        let objects: Vec<Object> = objects.map(Result::unwrap).collect();
         let kinds = self.kinds.find(objects.iter().map(plan::kind_of)).await;
+        let (kinds, namespace) = (kinds.unwrap(), self.namespace.name());
+        let optional = BTreeSet::new();
         plan::new(
             objects,
-            &kinds.unwrap(),
+            &kinds,
             inventory,
             &self.owner,
-            self.namespace.name(),
-            &BTreeSet::new(),
+            namespace,
+            &optional,
         )
     }
 
-    pub(crate) fn apply<'a>(&'a self, client: &'a Client) -> Applier<'a> {
+    fn apply<'a>(&'a self, client: &'a Client) -> Applier<'a> {
         Applier {
             client,
             kinds: &self.kinds,
@@ -83,71 +89,92 @@ impl Scene {
         }
     }
 
-    pub(crate) async fn run(&self, objects: &[Value]) -> ApplyReport {
+    async fn run(&self, objects: &[Value]) -> ApplyReport {
         let plan = self.plan(objects, &Inventory::new()).await;
         assert_eq!(plan.missing, []);
         self.apply(&self.client).run(&plan.steps).await
     }
 
     /// Applies objects, which must succeed, and returns the inventory.
-    pub(crate) async fn install(&self, objects: &[Value]) -> Inventory {
+    async fn install(&self, objects: &[Value]) -> Inventory {
         let plan = self.plan(objects, &Inventory::new()).await;
         let report = self.apply(&self.client).run(&plan.steps).await;
         assert_eq!((&report.failed, report.stopped_in), (&vec![], None));
-        plan.steps
-            .iter()
-            .map(|step| {
-                let identity = step.object.identity();
-                let entry = Entry {
-                    version: step.kind.resource.version.clone(),
-                    fields: report.applied[&identity].fields,
-                    recreating: false,
-                };
-                (identity, entry)
-            })
-            .collect()
+        let entry = |step: &ApplyStep| {
+            let identity = step.object.identity();
+            let entry = Entry {
+                version: step.kind.resource.version.clone(),
+                fields: report.applied[&identity].fields,
+                recreating: false,
+            };
+            (identity, entry)
+        };
+        plan.steps.iter().map(entry).collect()
     }
 
-    pub(crate) fn namespaced<K>(&self) -> Api<K>
+    fn namespaced<K>(&self) -> Api<K>
     where
         K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
     {
         Api::namespaced(self.client.clone(), self.namespace.name())
     }
 
-    pub(crate) fn custom(&self, group: &str, kind: &str) -> Api<DynamicObject> {
-        let resource = ApiResource {
-            group: group.to_owned(),
-            version: "v1".to_owned(),
-            api_version: format!("{group}/v1"),
-            kind: kind.to_owned(),
-            plural: format!("{}s", kind.to_lowercase()),
-        };
-        Api::namespaced_with(self.client.clone(), self.namespace.name(), &resource)
+    /// Returns a client of a service account without permissions.
+    async fn unprivileged(&self) -> Client {
+        let mut config = world().await.cluster.config().clone();
+        let user = format!("system:serviceaccount:{}:none", self.namespace.name());
+        config.auth_info.impersonate = Some(user);
+        Client::try_from(config).unwrap()
     }
 
-    pub(crate) fn text(&self, name: &str, text: &str) -> Value {
+    /// Returns the group of the scene's custom resources.
+    fn group(&self) -> String {
+        format!("{}.example.com", self.owner.name)
+    }
+
+    fn crd(&self) -> Value {
+        crd(&self.group(), "Widget")
+    }
+
+    fn widget(&self, name: &str) -> Value {
+        let version = format!("{}/v1", self.group());
+        json!({"apiVersion": version, "kind": "Widget", "metadata": {"name": name}})
+    }
+
+    fn widgets(&self) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk(&self.group(), "v1", "Widget");
+        let (client, namespace) = (self.client.clone(), self.namespace.name());
+        Api::namespaced_with(client, namespace, &ApiResource::from_gvk(&kind))
+    }
+
+    fn text(&self, name: &str, text: &str) -> Value {
         config_map(self.namespace.name(), name, text)
     }
 
     /// Removes the instance, and with it every object that refers to the instance.
-    pub(crate) async fn end(self) {
+    async fn end(self) {
         let instances: Api<BundleInstance> = Api::all(self.client.clone());
-        let params = DeleteParams::default();
-        instances.delete(&self.owner.name, &params).await.unwrap();
+        delete(&instances, &self.owner.name).await;
         self.namespace.delete().await.unwrap();
     }
 }
 
-fn upload() -> manifests::api::bundle::BundleSource {
-    manifests::api::bundle::BundleSource {
-        type_: "upload".to_owned(),
-        upload: Some(manifests::api::bundle::UploadSource::default()),
-        ..Default::default()
-    }
+/// Checks the only failure of a report.
+#[track_caller]
+fn assert_failed(report: &ApplyReport, cause: FailureKind, part: &str) {
+    let [failure] = &report.failed[..] else {
+        panic!("{:#?}", report.failed);
+    };
+    assert_eq!(failure.cause, cause, "{failure:?}");
+    assert_has(&failure.message, part);
 }
 
-pub(crate) fn deployment(name: &str, replicas: Option<i32>) -> Value {
+fn names<'a>(identities: impl IntoIterator<Item = &'a Identity>) -> Vec<&'a str> {
+    let names = identities.into_iter();
+    names.map(|identity| identity.name.as_str()).collect()
+}
+
+fn deployment(name: &str, replicas: Option<i32>) -> Value {
     let mut deployment = json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -166,42 +193,29 @@ pub(crate) fn deployment(name: &str, replicas: Option<i32>) -> Value {
     deployment
 }
 
-pub(crate) fn widget(group: &str, name: &str) -> Value {
-    json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": name}})
-}
-
 // parity: rukpak-9
 #[tokio::test]
 async fn bundle_is_applied_at_once_and_reapplying_changes_nothing() {
     let scene = Scene::new("whole").await;
-    let group = format!("{}.example.com", scene.owner.name);
     let own = unique("own");
+    let group = "rbac.authorization.k8s.io";
+    let rbac = |kind: &str, metadata: Value, rules: Value| json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": metadata, "rules": rules});
+    let odd = json!({"name": format!("{own}:odd?name#100"), "namespace": "nonsense"});
+    let rules = json!([{"apiGroups": [scene.group()], "resources": ["widgets"], "verbs": ["get"]}]);
     let objects = [
-        widget(&group, "example"),
+        scene.widget("example"),
         deployment("operator", None),
         json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": "operator"},
+            "apiVersion": format!("{group}/v1"), "kind": "RoleBinding", "metadata": {"name": "operator"},
             "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": scene.namespace.name()}],
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "operator"},
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": "operator"},
         }),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "Role",
-            "metadata": {"name": "operator"},
-            "rules": [{"apiGroups": [group], "resources": ["widgets"], "verbs": ["get"]}],
-        }),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": format!("{own}:odd?name#100"), "namespace": "nonsense"},
-            "rules": [],
-        }),
+        rbac("Role", json!({"name": "operator"}), rules),
+        rbac("ClusterRole", odd, json!([])),
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator"}}),
         config_map(&own, "elsewhere", "text"),
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": own}}),
-        crd(&group, "Widget"),
+        namespace_object(&own),
+        scene.crd(),
     ];
     let plan = scene.plan(&objects, &Inventory::new()).await;
     let apply = scene.apply(&scene.client);
@@ -209,10 +223,10 @@ async fn bundle_is_applied_at_once_and_reapplying_changes_nothing() {
     assert_eq!((&first.failed, first.stopped_in), (&vec![], None));
     assert_eq!(first.applied.len(), objects.len());
     let operator: ServiceAccount = scene.namespaced().get("operator").await.unwrap();
-    let owners = operator.owner_references();
-    assert_eq!(owners[0].uid, scene.owner.uid);
-    assert_eq!(owners[0].block_owner_deletion, None);
-    scene.custom(&group, "Widget").get("example").await.unwrap();
+    let owner = &operator.owner_references()[0];
+    assert_eq!(owner.uid, scene.owner.uid);
+    assert_eq!(owner.block_owner_deletion, None);
+    scene.widgets().get("example").await.unwrap();
 
     let second = apply.run(&plan.steps).await;
     for (identity, applied) in &second.applied {
@@ -225,11 +239,8 @@ async fn bundle_is_applied_at_once_and_reapplying_changes_nothing() {
     }
     assert_eq!(second.applied.len(), objects.len());
 
-    let everywhere: Api<Namespace> = Api::all(scene.client.clone());
-    everywhere
-        .delete(&own, &DeleteParams::default())
-        .await
-        .unwrap();
+    let namespaces: Api<Namespace> = Api::all(scene.client.clone());
+    delete(&namespaces, &own).await;
     scene.end().await;
 }
 
@@ -238,78 +249,52 @@ async fn scaled_replicas_are_yielded(scene: &Scene) {
     let objects = [deployment("operator", Some(1))];
     let before = scene.install(&objects).await;
     let api: Api<Deployment> = scene.namespaced();
-    let scale = json!({"spec": {"replicas": 3}});
-    let scaler = PatchParams {
-        field_manager: Some("scaler".to_owned()),
-        ..PatchParams::default()
+    let scale = async |replicas: u8| {
+        let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        let scaler = PatchParams {
+            field_manager: Some("scaler".to_owned()),
+            ..PatchParams::default()
+        };
+        let scaled = api.patch_scale("operator", &scaler, &scale).await;
+        scaled.unwrap();
     };
-    api.patch_scale("operator", &scaler, &Patch::Merge(&scale))
-        .await
-        .unwrap();
+    scale(3).await;
     let edit = json!({"spec": {"template": {"spec": {"containers": [
         {"name": "main", "image": "example.com/other:v2"},
     ]}}}});
-    let editor = PatchParams {
-        field_manager: Some("kubectl \"edit\"".to_owned()),
-        ..PatchParams::default()
-    };
-    api.patch("operator", &editor, &Patch::Strategic(&edit))
-        .await
-        .unwrap();
+    patch_as(&api, "operator", "kubectl \"edit\"", &edit).await;
 
     let report = scene.run(&objects).await;
     assert_eq!(report.failed, []);
     let (identity, applied) = report.applied.first_key_value().unwrap();
-    let lines = |conflicts: &[apply::ssa::Conflict]| -> Vec<_> {
-        conflicts
-            .iter()
-            .map(|conflict| format!("{} {}", conflict.field, conflict.manager))
-            .collect()
-    };
+    let line = |conflict: &apply::ssa::Conflict| format!("{} {}", conflict.field, conflict.manager);
+    let lines = |conflicts: &[apply::ssa::Conflict]| conflicts.iter().map(line).collect::<Vec<_>>();
     assert_eq!(lines(&applied.scaler_fields), [".spec.replicas scaler"]);
-    assert_eq!(
-        lines(&applied.forced_fields),
-        [".spec.template.spec.containers[name=\"main\"].image kubectl \"edit\""]
-    );
+    let image = ".spec.template.spec.containers[name=\"main\"].image kubectl \"edit\"";
+    assert_eq!(lines(&applied.forced_fields), [image]);
     assert_ne!(applied.fields, before[identity].fields);
-    let live = api.get("operator").await.unwrap();
-    let spec = live.spec.unwrap();
+    let spec = api.get("operator").await.unwrap().spec.unwrap();
     assert_eq!(spec.replicas, Some(3));
-    let containers = spec.template.spec.unwrap().containers;
-    assert_eq!(
-        containers[0].image.as_deref(),
-        Some("example.com/operator:v1")
-    );
+    let image = spec.template.spec.unwrap().containers[0].image.clone();
+    assert_eq!(image.as_deref(), Some("example.com/operator:v1"));
 
     // A yielded field has another manager, so further scaling does not count as drift.
-    let scale = json!({"spec": {"replicas": 5}});
-    api.patch_scale("operator", &scaler, &Patch::Merge(&scale))
-        .await
-        .unwrap();
+    scale(5).await;
     let again = scene.run(&objects).await;
     assert_eq!(again.applied[identity].fields, applied.fields);
-    assert_eq!(
-        api.get("operator").await.unwrap().spec.unwrap().replicas,
-        Some(5)
-    );
+    let spec = api.get("operator").await.unwrap().spec.unwrap();
+    assert_eq!(spec.replicas, Some(5));
 }
 
-/// A field that left the object is removed from the live object; fields of other managers stay.
 async fn removed_fields_are_pruned(scene: &Scene) {
     let mut object = scene.text("a", "old");
     object["data"]["more"] = "gone soon".into();
     scene.install(&[object]).await;
     let api: Api<ConfigMap> = scene.namespaced();
-    let foreign = json!({"data": {"theirs": "stays"}});
-    let params = PatchParams::default();
-    api.patch("a", &params, &Patch::Merge(&foreign))
-        .await
-        .unwrap();
+    merge(&api, "a", &json!({"data": {"theirs": "stays"}})).await;
     scene.install(&[scene.text("a", "new")]).await;
-    let data = api.get("a").await.unwrap().data.unwrap();
-    let expected = [("text", "new"), ("theirs", "stays")];
-    let expected: BTreeMap<_, _> = expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-    assert_eq!(data, expected);
+    let data = api.get("a").await.unwrap().data;
+    assert_eq!(json!(data), json!({"text": "new", "theirs": "stays"}));
 }
 
 #[tokio::test]

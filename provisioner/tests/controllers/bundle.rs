@@ -4,11 +4,8 @@ mod access;
 mod content_store;
 mod download;
 mod flags;
-mod irregular;
 mod job;
-mod lost;
 mod memory;
-mod recreated;
 mod rejections;
 
 use std::path::Path;
@@ -16,17 +13,17 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams};
 use manifests::api::bundle::{
-    Authorization, Bundle, BundleSource, ConfigMapName, ConfigMapSource, GitRef, GitSource,
-    HttpSource, Phase, SecretName,
+    Bundle, BundleSource, ConfigMapName, ConfigMapSource, GitRef, GitSource, HttpSource, Phase,
 };
 use serde_json::json;
-use tests::{FileServer, GitServer};
-use unpacker::{Content, Format};
+use tempfile::TempDir;
+use tests::{FileServer, GitServer, assert_has};
+use unpacker::{Content, Format, Store, store::Budget};
 
 use crate::support::{
     SYSTEM, World, bundle, condition, config_map, content, create, delete, eventually, found,
-    image, merge, merge_status, operator, plain, unique, until, upload, wait_deleted, wait_for,
-    world,
+    image, merge, merge_status, operator, plain, running, unique, until, upload, wait_deleted,
+    wait_for, world,
 };
 
 /// Returns a plain bundle with one ConfigMap that contains this text.
@@ -41,7 +38,6 @@ fn write_small(dir: &Path, text: &str) {
     std::fs::write(dir.join("manifests/a.yaml"), object).unwrap();
 }
 
-/// Returns the content as a tar.gz archive.
 fn archive(content: &Content) -> Vec<u8> {
     let mut bytes = Vec::new();
     unpacker::pack(content, Format::TarGz, &mut bytes).unwrap();
@@ -49,82 +45,49 @@ fn archive(content: &Content) -> Vec<u8> {
 }
 
 fn git(repository: &str, reference: GitRef, directory: Option<&str>) -> BundleSource {
-    BundleSource {
-        type_: "git".to_owned(),
-        git: Some(GitSource {
-            repository: repository.to_owned(),
-            directory: directory.map(str::to_owned),
-            reference,
-            auth: None,
-        }),
-        ..BundleSource::default()
-    }
+    let (repository, directory) = (repository.to_owned(), directory.map(str::to_owned));
+    let git = tests::with!(GitSource, repository, directory, reference);
+    tests::with!(BundleSource, type_: "git".to_owned(), git: Some(git))
 }
 
 fn branch(name: &str) -> GitRef {
-    GitRef {
-        branch: Some(name.to_owned()),
-        ..GitRef::default()
-    }
+    tests::with!(GitRef, branch: Some(name.to_owned()))
 }
 
 fn http(url: &str) -> BundleSource {
-    BundleSource {
-        type_: "http".to_owned(),
-        http: Some(HttpSource {
-            url: url.to_owned(),
-            auth: None,
-        }),
-        ..BundleSource::default()
-    }
+    let http = tests::with!(HttpSource, url: url.to_owned());
+    tests::with!(BundleSource, type_: "http".to_owned(), http: Some(http))
 }
 
 fn config_maps(names: &[&str]) -> BundleSource {
-    let maps = names.iter().map(|name| ConfigMapSource {
-        config_map: ConfigMapName {
-            name: (*name).to_owned(),
-        },
+    let maps = names.iter().map(|&name| ConfigMapSource {
+        config_map: ConfigMapName { name: name.into() },
         path: Some("manifests".to_owned()),
     });
-    BundleSource {
-        type_: "configMaps".to_owned(),
-        config_maps: Some(maps.collect()),
-        ..BundleSource::default()
-    }
+    let maps = Some(maps.collect());
+    tests::with!(BundleSource, type_: "configMaps".to_owned(), config_maps: maps)
 }
 
-fn with_secret(secret: &str) -> Authorization {
-    Authorization {
-        secret: Some(SecretName {
-            name: secret.to_owned(),
-        }),
-        insecure_skip_verify: false,
-    }
+fn open_store(dir: &TempDir, disk: u64) -> Store {
+    Store::open(dir.path(), Budget { disk, memory: 0 }).unwrap()
 }
 
-/// Creates a ConfigMap in the system namespace.
 async fn put_config_map(world: &World, name: &str, file: &str, text: &str) {
-    let map = json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": SYSTEM},
-        "data": {file: text},
-    });
+    let mut map = config_map(SYSTEM, name, "");
+    map["data"] = json!({file: text});
     world.apply(&map).await;
 }
 
 /// Creates a Bundle of class plain and waits until it is unpacked.
 async fn unpacked(name: &str, source: BundleSource) -> Bundle {
-    let world = world().await;
-    world.provisioner().await;
+    let world = running().await;
     world.bundle(name, "plain", source).await;
     world.wait_bundle(name, "Unpacked", "True").await
 }
 
 /// Creates a Bundle of class plain and waits until its condition contains this text of the failure.
 async fn failing(name: &str, source: BundleSource, text: &str) -> Bundle {
-    let world = world().await;
-    world.provisioner().await;
+    let world = running().await;
     world.bundle(name, "plain", source).await;
     says(name, "UnpackFailed", text).await
 }
@@ -134,13 +97,11 @@ async fn says(name: &str, reason: &str, text: &str) -> Bundle {
     crate::support::says(&world().await.api(), name, reason, text).await
 }
 
-/// The message of the condition Unpacked.
 fn message(bundle: &Bundle) -> &str {
     let conditions = &bundle.status.as_ref().unwrap().conditions;
     &condition(conditions, "Unpacked").unwrap().message
 }
 
-/// Reports whether the provisioner's store has a Bundle's content.
 async fn is_stored(bundle: &Bundle) -> bool {
     let status = bundle.status.as_ref().unwrap();
     is_in_store(status.content_digest.as_deref().unwrap()).await
@@ -157,8 +118,7 @@ async fn is_in_store(digest: &str) -> bool {
 // parity: rukpak-1, b1
 #[tokio::test]
 async fn b01_unknown_class_is_reported_once() {
-    let world = world().await;
-    world.provisioner().await;
+    let world = running().await;
     let name = unique("b1");
     let source = image("quay.io/org/app:v1");
     world.bundle(&name, "helm", source).await;
@@ -173,16 +133,12 @@ async fn b01_unknown_class_is_reported_once() {
     let api: Api<Bundle> = world.api();
     merge_status(&api, &name, &theirs).await;
     // The controller has observed the write once a later Bundle is unpacked.
-    unpacked(&unique("b1"), config_maps_of(world, "b1").await).await;
+    let later = unique("b1");
+    let object = config_map("default", &later, &later).to_string();
+    put_config_map(world, &later, "a.yaml", &object).await;
+    unpacked(&later, config_maps(&[&later])).await;
     let found = api.get(&name).await.unwrap().status.unwrap();
     assert_eq!(found.conditions[0].reason, "Theirs");
-}
-
-async fn config_maps_of(world: &World, prefix: &str) -> BundleSource {
-    let name = unique(prefix);
-    let object = config_map("default", &name, &name).to_string();
-    put_config_map(world, &name, "a.yaml", &object).await;
-    config_maps(&[&name])
 }
 
 // parity: b10, rukpak-21
@@ -197,34 +153,19 @@ async fn b10_to_b13_and_b22_every_git_ref_is_pinned_to_a_commit() {
     let commit = repository.commit("main", dir.path());
     repository.git(&["tag", "v0.0.1", &commit]);
     let url = server.url("bundle.git");
-    let tag = GitRef {
-        tag: Some("v0.0.1".to_owned()),
-        ..GitRef::default()
-    };
-    let hash = GitRef {
-        commit: Some(commit.clone()),
-        ..GitRef::default()
-    };
+    let tag = tests::with!(GitRef, tag: Some("v0.0.1".to_owned()));
+    let pinned = tests::with!(GitRef, commit: Some(commit.clone()));
     for (row, reference, directory) in tests::rows![
-        "b10", hash => None;
+        "b10", pinned.clone() => None;
         "b11", tag => None;
         "b12", branch("main") => None;
         "b13", branch("main") => Some("./dev/deploy");
     ] {
         let bundle = unpacked(&unique(row), git(&url, reference, directory)).await;
         assert!(is_stored(&bundle).await, "{row}");
-        let resolved = bundle.status.unwrap().resolved_source.unwrap().git.unwrap();
-        assert_eq!(
-            resolved.reference.commit.as_deref(),
-            Some(commit.as_str()),
-            "{row}"
-        );
-        assert_eq!(
-            (resolved.reference.branch, resolved.reference.tag),
-            (None, None)
-        );
-        assert_eq!(resolved.directory.as_deref(), directory, "{row}");
-        assert_eq!(resolved.repository, url);
+        let resolved = bundle.status.unwrap().resolved_source;
+        let expected = git(&url, pinned.clone(), directory);
+        assert_eq!(resolved, Some(expected), "{row}");
     }
 }
 
@@ -259,21 +200,17 @@ async fn b16_b17_b18_config_maps_are_joined_and_followed() {
 // parity: r2
 #[tokio::test]
 async fn r01_r02_registry_bundles_report_facts_or_all_problems() {
-    let world = world().await;
-    world.provisioner().await;
+    let world = running().await;
     let name = unique("r1");
-    let tag = world
-        .push(&format!("{name}:v1"), &operator(&name, "1.2.3", &[]))
-        .await;
+    let bundle = operator(&name, "1.2.3", &[]);
+    let tag = world.push(&format!("{name}:v1"), &bundle).await;
     world.bundle(&name, "registry", image(&tag)).await;
     let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
     let facts = bundle.status.unwrap().facts;
+    let api = format!("Widget {name}.example.com/v1");
     assert_eq!(facts.package.as_deref(), Some(name.as_str()));
     assert_eq!(facts.version.as_deref(), Some("1.2.3"));
-    assert_eq!(
-        facts.provided_apis,
-        [format!("Widget {name}.example.com/v1")]
-    );
+    assert_eq!(facts.provided_apis, [api]);
     assert!(facts.conversion.unwrap().objects > 2);
 
     let name = unique("r2");
@@ -297,7 +234,7 @@ async fn r01_r02_registry_bundles_report_facts_or_all_problems() {
     let bundle = says(&name, "UnpackFailed", prefix).await;
     let gadgets = format!("gadgets.{name}.example.com");
     for problem in ["AllNamespaces install mode", &gadgets] {
-        assert!(message(&bundle).contains(problem), "{problem}: {bundle:?}");
+        assert_has(message(&bundle), problem);
     }
     assert!(bundle.status.unwrap().content_digest.is_none());
 }

@@ -4,7 +4,7 @@ pub(crate) mod api_errors;
 mod config_maps;
 pub(crate) mod external_servers;
 mod forbidden_namespaces;
-pub(crate) mod images;
+mod images;
 mod olm_takeover;
 mod pods;
 mod serving;
@@ -14,7 +14,7 @@ mod unreadable_sources;
 
 use std::{path::Path, sync::Arc};
 
-use catalog::choose::CatalogAnswer;
+use catalog::choose::{CatalogAnswer, Offer};
 use cluster::{Cluster, Lease};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
@@ -22,54 +22,51 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
     core::NamespaceResourceScope,
 };
-use manifests::api::{
-    catalog_source::{CatalogSource, CatalogSourceStatus},
-    crds,
-    platform_operator::CatalogRef,
-};
+use manifests::api::catalog_source::{CatalogSource, CatalogSourceStatus};
 use provisioner::{
     app,
     controllers::{catalog_source, context::Context},
-    runtime::settings::{NamespaceQuota, Namespaces, Ports, Serving, Settings},
+    runtime::settings::{NamespaceQuota, Settings},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tests::table::matches;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use unpacker::{Store, store::Budget};
 
-pub(crate) use crate::support::{apply, delete, merge, merge_status, until};
+use crate::platform::support::{optional_crd, package};
 use crate::support::{
-    catalog_source, define, eventually, found, insecure, list, namespace_object, notes_about,
-    wait_deleted, wait_for, without_controllers,
+    apply, catalog_source, define, delete, eventually, found, insecure, list, merge, merge_status,
+    namespace_object, notes_about, until, wait_deleted, wait_for, without_controllers,
 };
 
 /// Namespaces whose catalogs are read.
 const NAMESPACES: [&str; 2] = ["catalogs", "more-catalogs"];
 
-/// A cluster, and its catalogs that are read.
-struct Shelf {
-    cluster: Lease,
+/// A provisioner that reads catalogs, in this process.
+struct Leader {
     ctx: Context,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
-    _store: TempDir,
+    store: TempDir,
+}
+
+/// A cluster, and its catalogs that are read.
+struct Shelf {
+    reader: Leader,
+    cluster: Lease,
 }
 
 /// Creates the CRD of CatalogSources.
 async fn define_source(cluster: &Cluster) {
-    let mut all = crds::optional_crds().into_iter();
-    let definition = all.find(|crd| crd.spec.names.kind == "CatalogSource");
-    define(cluster, &serde_json::to_value(definition.unwrap()).unwrap()).await;
+    define(cluster, &optional_crd("CatalogSource")).await;
 }
 
 /// Returns settings for registries without TLS and without credentials.
 fn settings() -> Settings {
-    Settings {
-        access: insecure(),
-        follow_openshift: false,
-        ..Settings::default()
-    }
+    tests::with!(Settings::default() => access: insecure(), follow_openshift: false,
+        catalog_namespaces: NAMESPACES.map(str::to_owned).to_vec())
 }
 
 /// Returns the context of a provisioner that is this user, with a store in this directory.
@@ -83,76 +80,84 @@ fn context(mut config: Config, dir: &Path, user: Option<&str>, settings: Setting
     app::context(config, settings, store).unwrap().0
 }
 
-/// Reads catalogs until the token is cancelled.
-fn run(ctx: &Context, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
-    let (kinds, until) = (Arc::clone(&ctx.discovery), stop.clone());
-    let kinds = tokio::spawn(async move { kinds.run(until).await });
-    let catalogs = tokio::spawn(catalog_source::run(ctx.clone(), stop.clone()));
-    vec![kinds, catalogs]
+impl Leader {
+    /// Starts a provisioner that is this user, on the disk of an earlier one.
+    fn run(config: Config, user: Option<&str>, settings: Settings, store: TempDir) -> Self {
+        let ctx = context(config, store.path(), user, settings);
+        let stop = CancellationToken::new();
+        let (kinds, until) = (Arc::clone(&ctx.discovery), stop.clone());
+        let kinds = tokio::spawn(async move { kinds.run(until).await });
+        let catalogs = tokio::spawn(catalog_source::run(ctx.clone(), stop.clone()));
+        Self {
+            ctx,
+            stop,
+            tasks: vec![kinds, catalogs],
+            store,
+        }
+    }
+
+    /// Ends as a process that has lost its Lease does. The content of its disk stays.
+    async fn end(mut self) -> TempDir {
+        self.stop.cancel();
+        for task in self.tasks.drain(..) {
+            let _ = task.await;
+        }
+        std::mem::replace(&mut self.store, tempfile::tempdir().unwrap())
+    }
+
+    /// Returns the offers of a package, one line per catalog.
+    fn offers(&self, package: &str) -> Vec<String> {
+        let offers = self.ctx.catalogs.offers(package, None);
+        let line = |offer: Offer<'_>| {
+            let answer = match offer.answer {
+                CatalogAnswer::Package(package) => {
+                    let names: Vec<&str> = package.bundles.keys().map(String::as_str).collect();
+                    names.join(" ")
+                }
+                CatalogAnswer::NotFound => "absent".to_owned(),
+                CatalogAnswer::Unavailable(why) => format!("unknown: {why}"),
+                CatalogAnswer::Pending => "pending".to_owned(),
+            };
+            format!("{}: {answer}", offer.catalog)
+        };
+        let list = offers.list();
+        list.into_iter().map(line).collect()
+    }
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
 }
 
 impl Shelf {
     /// Returns a cluster with the CRD of CatalogSources.
     async fn new() -> Self {
-        Self::defined(settings()).await
+        let shelf = Self::bare().await;
+        define_source(&shelf.cluster).await;
+        shelf
     }
 
     /// Returns a cluster without the CRD.
     async fn bare() -> Self {
-        Self::for_user(None).await
+        Self::with(None, settings()).await
     }
 
     /// Returns a cluster where the provisioner is this user, with that user's permissions.
-    async fn for_user(user: Option<&str>) -> Self {
-        Self::with(user, settings()).await
-    }
-
-    /// Returns a cluster where catalogs are also served.
-    async fn serving() -> Self {
-        let serving = Serving {
-            address: [192, 0, 2, 1].into(), // nobody's
-            ports: Ports::Any,
-            namespaces: Namespaces::All,
-            pods: false,
-            share: NamespaceQuota::default(),
-        };
-        Self::defined(Settings {
-            serving: Some(serving),
-            ..settings()
-        })
-        .await
-    }
-
-    /// Returns a cluster with the CRD and these settings.
-    async fn defined(settings: Settings) -> Self {
-        let this = Self::with(None, settings).await;
-        this.define().await;
-        this
-    }
-
     async fn with(user: Option<&str>, settings: Settings) -> Self {
         let cluster = without_controllers().await;
         for namespace in NAMESPACES.into_iter().chain(["elsewhere"]) {
             apply(&cluster, &namespace_object(namespace)).await;
         }
-        let dir = tempfile::tempdir().unwrap();
-        let settings = Settings {
-            catalog_namespaces: NAMESPACES.map(str::to_owned).to_vec(),
-            ..settings
-        };
-        let ctx = context(cluster.config().clone(), dir.path(), user, settings);
-        let stop = CancellationToken::new();
+        let (config, store) = (cluster.config().clone(), tempfile::tempdir().unwrap());
         Self {
+            reader: Leader::run(config, user, settings, store),
             cluster,
-            tasks: run(&ctx, &stop),
-            ctx,
-            stop,
-            _store: dir,
         }
-    }
-
-    async fn define(&self) {
-        define_source(&self.cluster).await;
     }
 
     async fn apply(&self, object: &Value) {
@@ -167,28 +172,25 @@ impl Shelf {
 
     /// Waits until the catalogs of the first namespace offer these versions of the package `tide`: `name: 1.0.0 1.1.0`.
     async fn tide(&self, expected: &[&str]) {
-        let offer = |line: &&str| {
-            let (name, answer) = line.split_once(": ").unwrap();
-            let is_version = |word: &str| word.starts_with(|first: char| first.is_ascii_digit());
-            let full = |word: &str| {
-                if is_version(word) {
-                    format!("tide.v{word}")
-                } else {
-                    word.to_owned()
-                }
-            };
-            let names: Vec<String> = answer.split(' ').map(full).collect();
-            format!("{}/{name}: {}", NAMESPACES[0], names.join(" "))
-        };
+        let offer = |line: &&str| format!("{}/{}", NAMESPACES[0], line.replace(' ', " tide.v"));
         let offers: Vec<String> = expected.iter().map(offer).collect();
         let offers: Vec<&str> = offers.iter().map(String::as_str).collect();
-        self.offers_become("tide", &offers).await;
+        self.offers_become(&offers).await;
     }
 
-    /// Waits until the error of a catalog in the first namespace contains this text.
-    async fn fails_with(&self, name: &str, text: &str) {
-        self.catalog_fails_with(&format!("{}/{name}", NAMESPACES[0]), &[text])
-            .await;
+    /// Waits until the error of a catalog contains this text. A name without a namespace is one of the first namespace.
+    async fn fails_with(&self, catalog: &str, text: &str) {
+        let (namespace, name) = qualified(catalog);
+        let catalog = format!("{namespace}/{name}");
+        eventually(&format!("{catalog} reports {text}"), async || {
+            let states = self.reader.ctx.catalogs.states();
+            let mut all = states.iter();
+            let state = all.find(|state| state.catalog.to_string() == catalog);
+            let error = state.and_then(|state| state.trouble.as_deref());
+            let has_text = error.is_some_and(|error| error.contains(text));
+            has_text.then_some(()).ok_or(format!("{states:?}"))
+        })
+        .await;
     }
 
     /// Deletes catalogs of the first namespace, and waits until no catalog offers the package `tide`.
@@ -197,7 +199,7 @@ impl Shelf {
         for name in names {
             delete(&sources, name).await;
         }
-        self.offers_become("tide", &[]).await;
+        self.offers_become(&[]).await;
     }
 
     /// Declares a catalog, or changes it.
@@ -244,9 +246,9 @@ impl Shelf {
     }
 
     /// Waits until the status of a catalog has this part: null is an absent field, `*` is any text, and a list contains the
-    /// elements. A name without a namespace is one of the first namespace.
+    /// elements.
     async fn reports(&self, source: &str, part: Value) -> CatalogSourceStatus {
-        let (namespace, name) = source.split_once('/').unwrap_or((NAMESPACES[0], source));
+        let (namespace, name) = qualified(source);
         let is_reported = |source: &CatalogSource| {
             let status = serde_json::to_value(&source.status).unwrap();
             is_part(&part, &status).then_some(())
@@ -259,15 +261,13 @@ impl Shelf {
     /// Creates an OLM whose Deployment reports this number of available pods.
     async fn olm(&self, available: i32) {
         let labels = json!({"app": "catalog-operator"});
+        let containers = json!([{"name": "catalog-operator", "image": "example.com/olm:v0.38.0"}]);
         let deployment = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "catalog-operator", "namespace": "olm"},
             "spec": {
                 "selector": {"matchLabels": labels},
-                "template": {
-                    "metadata": {"labels": labels},
-                    "spec": {"containers": [{"name": "catalog-operator", "image": "example.com/olm:v0.38.0"}]},
-                },
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
             },
         });
         for object in [namespace_object("olm"), deployment] {
@@ -280,44 +280,25 @@ impl Shelf {
 
     /// Returns the offers of a package, one line per catalog.
     fn offers(&self, package: &str) -> Vec<String> {
-        offers_of(&self.ctx, package)
+        self.reader.offers(package)
     }
 
-    /// Waits until these are the offers of a package.
-    async fn offers_become(&self, package: &str, expected: &[&str]) {
+    /// Waits until these are the offers of the package `tide`, in which `*` is any text.
+    async fn offers_become(&self, expected: &[&str]) {
         let is_expected = |offers: &Vec<String>| {
             let mut pairs = offers.iter().zip(expected);
-            offers.len() == expected.len()
-                && pairs.all(|(offer, expected)| match expected.strip_suffix('…') {
-                    Some(begin) => offer.starts_with(begin),
-                    None => offer == expected,
-                })
+            let is_same = |(offer, expected): (&String, &&str)| matches(expected, offer);
+            offers.len() == expected.len() && pairs.all(is_same)
         };
-        let offers = async || self.offers(package);
+        let offers = async || self.offers("tide");
         until(&format!("{expected:?}"), offers, is_expected).await;
-    }
-
-    /// Waits until the error of a catalog contains these texts.
-    async fn catalog_fails_with(&self, catalog: &str, texts: &[&str]) {
-        eventually(&format!("{catalog} says {texts:?}"), async || {
-            let states = self.ctx.catalogs.states();
-            let state = states
-                .iter()
-                .find(|state| state.catalog.to_string() == catalog);
-            let error = state
-                .and_then(|state| state.trouble.clone())
-                .unwrap_or_default();
-            let says_all = texts.iter().all(|text| error.contains(text));
-            says_all.then_some(()).ok_or(format!("{states:?}"))
-        })
-        .await;
     }
 
     /// Returns the value of a catalog's metric.
     fn metric(&self, namespace: &str, name: &str) -> Option<String> {
         let line =
             format!("rukpak_catalog_available{{namespace=\"{namespace}\",name=\"{name}\"}} ");
-        metric(&self.ctx, &line)
+        metric(&self.reader.ctx, &line)
     }
 }
 
@@ -328,13 +309,9 @@ fn metric(ctx: &Context, begin: &str) -> Option<String> {
     found.map(str::to_owned)
 }
 
-impl Drop for Shelf {
-    fn drop(&mut self) {
-        self.stop.cancel();
-        for task in &self.tasks {
-            task.abort();
-        }
-    }
+/// Returns the namespace and the name of a catalog. A name without a namespace is one of the first namespace.
+fn qualified(catalog: &str) -> (&str, &str) {
+    catalog.split_once('/').unwrap_or((NAMESPACES[0], catalog))
 }
 
 fn is_part(part: &Value, whole: &Value) -> bool {
@@ -345,28 +322,9 @@ fn is_part(part: &Value, whole: &Value) -> bool {
         (Value::Array(parts), Value::Array(all)) => parts
             .iter()
             .all(|part| all.iter().any(|element| is_part(part, element))),
-        (Value::String(pattern), Value::String(text)) => tests::table::matches(pattern, text),
+        (Value::String(pattern), Value::String(text)) => matches(pattern, text),
         _ => part == whole,
     }
-}
-
-fn offers_of(ctx: &Context, package: &str) -> Vec<String> {
-    let offers = ctx.catalogs.offers(package, None);
-    let list = offers.list();
-    list.iter()
-        .map(|offer| {
-            let answer = match offer.answer {
-                CatalogAnswer::Package(package) => {
-                    let names: Vec<&str> = package.bundles.keys().map(String::as_str).collect();
-                    names.join(" ")
-                }
-                CatalogAnswer::NotFound => "absent".to_owned(),
-                CatalogAnswer::Unavailable(why) => format!("unknown: {why}"),
-                CatalogAnswer::Pending => "pending".to_owned(),
-            };
-            format!("{}: {answer}", offer.catalog)
-        })
-        .collect()
 }
 
 /// Writes a catalog.
@@ -377,32 +335,17 @@ fn write_documents(dir: &Path, documents: &[Value]) {
 
 /// Returns the documents of a package `tide` in which each version replaces the one before.
 fn tide(versions: &[&str]) -> Vec<Value> {
-    let entries: Vec<Value> = versions
-        .iter()
-        .enumerate()
-        .map(|(at, version)| {
-            let mut entry = json!({"name": format!("tide.v{version}")});
-            if let Some(before) = at.checked_sub(1).and_then(|at| versions.get(at)) {
-                entry["replaces"] = format!("tide.v{before}").into();
-            }
-            entry
-        })
-        .collect();
-    let mut documents = vec![
-        json!({"schema": "olm.package", "name": "tide", "defaultChannel": "stable"}),
-        json!({"schema": "olm.channel", "package": "tide", "name": "stable", "entries": entries}),
-    ];
-    for version in versions {
-        documents.push(json!({
+    let bundle = |version: &&str| {
+        json!({
             "schema": "olm.bundle", "package": "tide", "name": format!("tide.v{version}"),
-            "image": format!("example.com/tide@sha256:{}", version.replace('.', "").repeat(30)
-                .chars().take(64).collect::<String>().replace(|c: char| !c.is_ascii_hexdigit(), "0")),
+            "image": format!("example.com/tide@sha256:{:0>64}", version.replace('.', "")),
             "properties": [
                 {"type": "olm.package", "value": {"packageName": "tide", "version": version}},
                 {"type": "olm.maxOpenShiftVersion", "value": "4.15"},
                 {"type": "olm.csv.metadata", "value": {"minKubeVersion": "1.25.0", "displayName": "Tide"}},
             ],
-        }));
-    }
-    documents
+        })
+    };
+    let bundles: Vec<Value> = versions.iter().map(bundle).collect();
+    package("tide", &bundles)
 }

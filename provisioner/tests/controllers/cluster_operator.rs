@@ -15,8 +15,8 @@ use std::{path::Path, process::Command};
 
 use cluster::Cluster;
 use kube::{
-    Api, Resource,
-    api::{Patch, PatchParams},
+    Api,
+    api::{DynamicObject, Patch, PatchParams},
 };
 use manifests::{
     api::config::{
@@ -27,17 +27,44 @@ use manifests::{
 use provisioner::controllers::cluster_operator::model::{AGGREGATED, CORE};
 use serde_json::{Value, json};
 
-use crate::catalogs::merge;
 use crate::openshift::{CLUSTER_OPERATOR, CLUSTER_VERSION, crd};
 use crate::platform::support::Platform;
-use crate::support::wait_for;
+use crate::support::{custom_resources, merge, wait_for};
 
-/// Makes the cluster an OpenShift cluster that is being installed.
-async fn become_openshift(platform: &Platform) {
+/// Makes the cluster an OpenShift cluster with this version history.
+async fn become_openshift(platform: &Platform, entries: &[&str]) {
     for name in [CLUSTER_VERSION, CLUSTER_OPERATOR] {
         platform.define(&crd(name)).await;
     }
-    platform.apply(&version()).await;
+    platform.world.apply(&version()).await;
+    history(platform.world.cluster, entries).await;
+}
+
+/// Returns an object of OLM.
+pub(crate) fn olm_object(kind: &str, (namespace, name): (&str, &str), spec: &Value) -> Value {
+    json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": kind,
+        "metadata": {"name": name, "namespace": namespace}, "spec": spec,
+    })
+}
+
+/// Returns a ClusterServiceVersion of version 1.0.0, with the annotation that OLM writes for a bundle with these
+/// properties besides its package.
+pub(crate) fn csv((namespace, name): (&str, &str), package: &str, properties: &[Value]) -> Value {
+    let spec =
+        json!({"displayName": name, "version": "1.0.0", "install": {"strategy": "deployment"}});
+    let own = json!({"type": "olm.package", "value": {"packageName": package, "version": "1.0.0"}});
+    let properties = [&[own], properties].concat();
+    let properties = json!({"properties": properties}).to_string();
+    let mut csv = olm_object("ClusterServiceVersion", (namespace, name), &spec);
+    csv["metadata"]["annotations"] = json!({"operatorframework.io/properties": properties});
+    csv
+}
+
+/// Returns the API of a kind of OLM in a namespace.
+pub(crate) fn olm_api(platform: &Platform, namespace: &str, kind: &str) -> Api<DynamicObject> {
+    let kind = ["operators.coreos.com", "v1alpha1", kind];
+    custom_resources(&platform.world, namespace, kind)
 }
 
 /// Returns the ClusterVersion of a new cluster.
@@ -65,19 +92,16 @@ pub(crate) async fn history(cluster: &Cluster, entries: &[&str]) {
         },
     });
     let api = Api::<ClusterVersion>::all(cluster.client().unwrap());
-    let (params, body) = (
-        PatchParams::apply("cluster-version-operator").force(),
-        Patch::Apply(body),
-    );
-    let written = api.patch_status("version", &params, &body).await;
+    let params = PatchParams::apply("cluster-version-operator").force();
+    let written = api
+        .patch_status("version", &params, &Patch::Apply(body))
+        .await;
     written.unwrap();
 }
 
 fn find<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> Option<&'a OperatorStatusCondition> {
-    status
-        .conditions
-        .iter()
-        .find(|condition| condition.type_ == type_)
+    let mut conditions = status.conditions.iter();
+    conditions.find(|condition| condition.type_ == type_)
 }
 
 /// Waits until the aggregated ClusterOperator has a condition, given as `Type=Status Reason`, and returns the
@@ -117,26 +141,15 @@ pub(crate) async fn define(cluster: &Cluster, plural: &str) -> String {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cluster/gotypes");
     let script = "go mod download github.com/operator-framework/api >&2 &&
                   go list -m -f '{{.Dir}}' github.com/operator-framework/api";
-    let output = Command::new("sh")
-        .args(["-c", script])
-        .current_dir(dir)
-        .output()
-        .unwrap();
+    let mut command = Command::new("sh");
+    let output = command.args(["-c", script]).current_dir(dir).output();
+    let output = output.unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
     let module = String::from_utf8(output.stdout).unwrap();
     let file = format!("crds/operators.coreos.com_{plural}.yaml");
     let bytes = std::fs::read(Path::new(module.trim_end()).join(file)).unwrap();
-    let definition = yaml::documents(&bytes).next().unwrap().unwrap();
-    crate::support::define(cluster, &definition).await;
-    definition["metadata"]["name"].as_str().unwrap().to_owned()
-}
-
-/// Changes an object of any kind as the cluster admin.
-async fn change<K>(platform: &Platform, name: &str, patch: Value)
-where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
-{
-    let api = platform.world.api::<K>();
-    merge(&api, name, &patch).await;
+    let crd = yaml::documents(&bytes).next().unwrap().unwrap();
+    crate::support::define(cluster, &crd).await;
+    crd["metadata"]["name"].as_str().unwrap().to_owned()
 }

@@ -2,7 +2,6 @@
 //! no garbage collector runs.
 
 mod bundles;
-mod permissions;
 pub(crate) mod support;
 mod tls;
 mod upload_storage;

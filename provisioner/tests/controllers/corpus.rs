@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, time::Instant};
 
 use cluster::Lease;
 use convert::Code;
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, Client};
 use manifests::{
     api::{
         bundle_instance::BundleInstance,
@@ -54,8 +54,7 @@ impl Place {
     async fn declare(&self, name: &str, content: &Content) {
         let reference = support::push(&self.registry, name, content).await;
         let instance = support::instance(name, "registry", image(&reference));
-        let api = self.instances();
-        api.create(&PostParams::default(), &instance).await.unwrap();
+        support::create(&self.instances(), &instance).await;
     }
 
     /// Waits until an instance is installed or rejected.
@@ -69,7 +68,7 @@ impl Place {
                     && has(conditions, "Progressing", "False");
             is_decided.then_some(())
         };
-        let description = "installed or refused";
+        let description = "installed or rejected";
         support::wait_for(self.instances(), name, description, is_decided).await
     }
 
@@ -80,10 +79,8 @@ impl Place {
 }
 
 fn content(corpus: &Corpus, case: Case<'_>) -> Content {
-    let options = unpacker::Options::default();
-    unpacker::open(&corpus.bundle(case), &options)
-        .unwrap()
-        .content
+    let opened = unpacker::open(&corpus.bundle(case), &unpacker::Options::default());
+    opened.unwrap().content
 }
 
 /// Returns a name for a BundleInstance: directory names can have capitals, dots or too many characters.
@@ -105,13 +102,10 @@ async fn real_bundles_are_installed_and_removed_without_a_trace() {
     let place = Place::new().await;
     let client = place.client();
     let mut before = Everything::now(&client).await.unwrap();
-    assert!(
-        before.len() > 100,
-        "a cluster has more than that: {before:?}"
-    );
+    assert!(before.len() > 100, "{before:?}");
 
     let cases = corpus.cases().filter(|case| case.outcome == "converted");
-    let (mut installed, mut refused) = (0, Vec::new());
+    let (mut installed, mut rejected) = (0, Vec::new());
     let mut absent = BTreeSet::new();
     for (number, case) in cases.enumerate() {
         let (name, content) = (name(case, number), content(&corpus, case));
@@ -131,31 +125,27 @@ async fn real_bundles_are_installed_and_removed_without_a_trace() {
                 absent.insert(format!("{} {}", object.kind(), object.api_version()));
             }
         } else {
-            let (unpacked, why) = (
-                message(&instance, "HasValidBundle"),
-                message(&instance, "Installed"),
-            );
-            refused.push(format!("{}: {unpacked}\n{why}", case.bundle));
+            let [unpacked, installed] =
+                ["HasValidBundle", "Installed"].map(|type_| message(&instance, type_));
+            rejected.push(format!("{}: {unpacked}\n{installed}", case.bundle));
         }
         place.delete(&name).await;
         // A Namespace may contain other objects by then: it stays, and all other objects are deleted.
         for namespace in objects.iter().filter(|object| object.kind() == "Namespace") {
             before.expect(namespace);
         }
-        eventually(&format!("{name} is gone without a trace"), async || {
-            let after = Everything::now(&client).await?;
-            before.difference(&after)
+        eventually(&format!("{name} left no trace"), async || {
+            before.difference(&Everything::now(&client).await?)
         })
         .await;
+        let (count, total) = (objects.len(), start.elapsed());
         eprintln!(
-            "{}: {} objects in {took:.1?}, gone after {:.1?}",
-            case.bundle,
-            objects.len(),
-            start.elapsed()
+            "{}: {count} objects in {took:.1?}, deleted after {total:.1?}",
+            case.bundle
         );
     }
     // The conversion corrects every problem that the API server finds in real bundles: none is rejected.
-    assert!(refused.is_empty(), "{}", refused.join("\n\n"));
+    assert!(rejected.is_empty(), "{}", rejected.join("\n\n"));
     assert!(installed > 0, "outcomes.tsv lists no bundle to install");
     eprintln!("{installed} bundles installed; not served by a plain cluster: {absent:?}");
 }
@@ -164,17 +154,13 @@ async fn real_bundles_are_installed_and_removed_without_a_trace() {
 fn waiting(object: &Object) -> String {
     let namespace = object.namespace();
     let slash = if namespace.is_empty() { "" } else { "/" };
-    format!(
-        "{} {} {namespace}{slash}{}",
-        object.kind(),
-        object.api_version(),
-        object.name()
-    )
+    let (kind, version, name) = (object.kind(), object.api_version(), object.name());
+    format!("{kind} {version} {namespace}{slash}{name}")
 }
 
 // parity: check-24, i10
 #[tokio::test(flavor = "multi_thread")]
-async fn real_bundles_are_refused_with_all_their_reasons() {
+async fn real_bundles_are_rejected_with_all_their_reasons() {
     let Some(corpus) = corpus() else { return };
     let place = Place::new().await;
     let before = Everything::now(&place.client()).await.unwrap();
@@ -183,9 +169,8 @@ async fn real_bundles_are_refused_with_all_their_reasons() {
     assert!(!cases.is_empty());
     // The bundles do not block each other, so all are declared at once.
     for (number, &case) in cases.iter().enumerate() {
-        place
-            .declare(&name(case, number), &content(&corpus, case))
-            .await;
+        let content = content(&corpus, case);
+        place.declare(&name(case, number), &content).await;
     }
     for (number, &case) in cases.iter().enumerate() {
         let name = name(case, number);
@@ -195,18 +180,14 @@ async fn real_bundles_are_refused_with_all_their_reasons() {
         assert!(has(conditions, "Installed", "False"), "{instance:#?}");
         let message = message(&instance, "HasValidBundle");
         for reason in reasons(&corpus, case) {
-            assert!(
-                message.contains(&reason),
-                "{name}: no {reason:?} in: {message}"
-            );
+            assert!(message.contains(&reason), "{name}: {reason}: {message}");
         }
     }
     for (number, &case) in cases.iter().enumerate() {
         place.delete(&name(case, number)).await;
     }
-    eventually("the refused bundles are gone without a trace", async || {
-        let after = Everything::now(&place.client()).await?;
-        before.difference(&after)
+    eventually("the rejected bundles left no trace", async || {
+        before.difference(&Everything::now(&place.client()).await?)
     })
     .await;
 }

@@ -4,7 +4,6 @@
 
 mod openshift;
 mod schema_conformance;
-mod warnings;
 
 use apply::{
     account::Account,
@@ -30,6 +29,7 @@ use manifests::{
 };
 use provisioner::controllers::bundle_instance::policy;
 use serde_json::{Value, json};
+use tests::assert_has;
 
 use crate::support::{define, delete, merge, unique};
 
@@ -45,14 +45,14 @@ impl Definition {
     /// Applies a CRD of `Star` with these versions.
     async fn new(scope: &'static str, versions: &[Value]) -> Self {
         let cluster = Cluster::shared().await.unwrap();
-        let definition = Self {
+        let crd = Self {
             client: cluster.client().unwrap(),
             cluster,
             group: format!("{}.example.com", unique("sky")),
             scope,
         };
-        definition.apply(&definition.crd(versions)).await;
-        definition
+        crd.apply(&crd.crd(versions)).await;
+        crd
     }
 
     async fn apply(&self, crd: &Value) {
@@ -64,39 +64,35 @@ impl Definition {
     }
 
     fn crd(&self, versions: &[Value]) -> Value {
+        let names =
+            json!({"plural": "stars", "singular": "star", "kind": "Star", "listKind": "StarList"});
+        let spec =
+            json!({"group": self.group, "scope": self.scope, "names": names, "versions": versions});
         json!({
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": self.name()},
-            "spec": {
-                "group": self.group,
-                "scope": self.scope,
-                "names": {"plural": "stars", "singular": "star", "kind": "Star", "listKind": "StarList"},
-                "versions": versions,
-            },
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": self.name()}, "spec": spec,
         })
     }
 
     fn stars(&self, namespace: Option<&str>) -> Api<DynamicObject> {
-        let gvk = GroupVersionKind::gvk(&self.group, "v1", "Star");
-        let resource = ApiResource::from_gvk_with_plural(&gvk, "stars");
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(&self.group, "v1", "Star"));
         match namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
             None => Api::all_with(self.client.clone(), &resource),
         }
     }
 
+    fn star_object(&self, name: &str, spec: &Value) -> Value {
+        let version = format!("{}/v1", self.group);
+        json!({"apiVersion": version, "kind": "Star", "metadata": {"name": name}, "spec": spec})
+    }
+
     async fn star(&self, namespace: Option<&str>, name: &str, spec: &Value) {
-        let api_version = format!("{}/v1", self.group);
-        let star = json!({"apiVersion": api_version, "kind": "Star", "metadata": {"name": name}, "spec": spec});
         // Unknown fields are dropped, as by kubectl without validation.
-        let params = PatchParams {
-            field_manager: Some("tests".into()),
-            field_validation: Some(kube::api::ValidationDirective::Ignore),
-            force: true,
-            ..PatchParams::default()
-        };
-        let stars = self.stars(namespace);
+        let field_validation = Some(kube::api::ValidationDirective::Ignore);
+        let params =
+            tests::with!(PatchParams::apply("tests").force() => field_validation: field_validation);
+        let (stars, star) = (self.stars(namespace), self.star_object(name, spec));
         let applied = stars.patch(name, &params, &Patch::Apply(&star)).await;
         applied.unwrap();
     }
@@ -114,24 +110,17 @@ impl Definition {
         let mut config = self.cluster.config().clone();
         config.auth_info.impersonate = account.as_ref().map(Account::service_account_user);
         let client = Client::try_from(config).unwrap();
-        let plan = Plan {
-            steps: vec![step(incoming)],
-            ..Plan::default()
-        };
+        let plan = tests::with!(Plan, steps: vec![step(incoming)]);
         let own = &self.client;
+        let mode = preflight.unwrap_or_default().crd_upgrade_safety;
+        let crd_upgrade_safety = policy::upgrade_safety(mode);
         let input = Input {
             owner: &InstanceOwner {
                 name: "sky".into(),
                 uid: "u".into(),
             },
             parent: None,
-            policy: &Policy {
-                account,
-                crd_upgrade_safety: policy::upgrade_safety(
-                    preflight.unwrap_or_default().crd_upgrade_safety,
-                ),
-                ..Policy::default()
-            },
+            policy: &tests::with!(Policy, account, crd_upgrade_safety),
             plan: &plan,
             existing: &std::collections::BTreeSet::new(),
             inventory: &Inventory::new(),
@@ -143,9 +132,8 @@ impl Definition {
             system_namespace: "rukpak-system",
             concurrency: 8,
         };
-        preflight::crd_safety::check(&input, |_| true)
-            .await
-            .unwrap()
+        let findings = preflight::crd_safety::check(&input, |_| true).await;
+        findings.unwrap()
     }
 }
 
@@ -153,34 +141,30 @@ impl Drop for Definition {
     fn drop(&mut self) {
         let (config, name) = (self.cluster.config().clone(), self.name());
         // The runtime of the test may be shutting down.
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
+        let deleted = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
             let _ = runtime.block_on(async {
-                let crds: Api<CustomResourceDefinition> =
-                    Api::all(Client::try_from(config).unwrap());
+                let client = Client::try_from(config).unwrap();
+                let crds: Api<CustomResourceDefinition> = Api::all(client);
                 crds.delete(&name, &DeleteParams::default()).await
             });
-        })
-        .join()
-        .unwrap();
+        });
+        deleted.join().unwrap();
     }
 }
 
 fn step(object: &Value) -> ApplyStep {
     let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let object = Object::try_from(object.clone()).unwrap();
+    let kind = ApiKind {
+        resource: ApiResource::from_gvk(&gvk),
+        namespaced: false,
+    };
     ApplyStep {
         wave: Wave::Definitions,
         hash: ObjectHash::new(&object),
         object,
-        kind: ApiKind {
-            resource: ApiResource::from_gvk(&gvk),
-            namespaced: false,
-        }
-        .into(),
+        kind: kind.into(),
     }
 }
 
@@ -212,32 +196,30 @@ fn messages(problems: &[preflight::Finding]) -> Vec<&str> {
 }
 
 fn one_containing<'a>(problems: &'a [preflight::Finding], text: &str) -> &'a str {
-    let mut found = messages(problems)
-        .into_iter()
-        .filter(|message| message.contains(text));
-    let message = found
-        .next()
-        .unwrap_or_else(|| panic!("no {text:?} in {problems:#?}"));
-    assert_eq!(found.next(), None);
+    let mut found = messages(problems);
+    found.retain(|message| message.contains(text));
+    let [message] = found[..] else {
+        panic!("{text:?} is not in one of {problems:#?}");
+    };
     message
 }
 
 /// Rows C1 and C2: a safe update is admitted.
-async fn safe_update_is_admitted(definition: &Definition) {
+async fn safe_update_is_admitted(crd: &Definition) {
     let mut wider = wide();
     wider["properties"]["age"] = json!({"type": "integer", "minimum": 0});
-    let mut incoming = definition.crd(&[version("v1", &wider), version("v2", &wider)]);
-    assert_eq!(definition.check(&incoming).await, Findings::default());
+    let mut incoming = crd.crd(&[version("v1", &wider), version("v2", &wider)]);
+    assert_eq!(crd.check(&incoming).await, Findings::default());
     incoming["metadata"]["labels"] =
         json!({labels::OWNER_KIND: "BundleInstance", labels::OWNER_NAME: "sky"});
-    assert_eq!(definition.check(&incoming).await, Findings::default());
+    assert_eq!(crd.check(&incoming).await, Findings::default());
 }
 
 /// Row C3: a new required field is denied while a custom resource lacks the field.
-async fn required_field_is_denied(definition: &Definition) {
-    let incoming = definition.crd(&[version("v1", &with_required_color())]);
-    let findings = definition.check(&incoming).await;
-    let name = definition.name();
+async fn required_field_is_denied(crd: &Definition) {
+    let incoming = crd.crd(&[version("v1", &with_required_color())]);
+    let findings = crd.check(&incoming).await;
+    let name = crd.name();
     assert_eq!(
         messages(&findings.problems),
         [
@@ -259,118 +241,173 @@ async fn required_field_is_denied(definition: &Definition) {
 }
 
 /// Row C5: the annotation and the spec turn the check off.
-async fn annotation_and_spec_turn_the_check_off(definition: &Definition) {
-    let mut incoming = definition.crd(&[version("v1", &with_required_color())]);
-    let off = Preflight {
-        crd_upgrade_safety: CheckMode::Off,
-        ..Preflight::default()
-    };
-    let findings = definition.check_by(&incoming, Some(off), None).await;
+async fn annotation_and_spec_turn_the_check_off(crd: &Definition) {
+    let mut incoming = crd.crd(&[version("v1", &with_required_color())]);
+    let off = tests::with!(Preflight, crd_upgrade_safety: CheckMode::Off);
+    let findings = crd.check_by(&incoming, Some(off), None).await;
     assert_eq!(findings, Findings::default());
     for (value, problems) in [("false", 0), ("true", 2), ("False", 2)] {
         incoming["metadata"]["annotations"] = json!({labels::SAFE_CRD_UPGRADE: value});
-        let findings = definition.check(&incoming).await;
+        let findings = crd.check(&incoming).await;
         assert_eq!(findings.problems.len(), problems, "{value}: {findings:?}");
     }
 }
 
 /// Row C6: a stored version cannot be removed.
-async fn stored_version_stays(definition: &Definition) {
+async fn stored_version_stays(crd: &Definition) {
     let mut v2 = version("v2", &wide());
     v2["storage"] = json!(true);
-    let findings = definition.check(&definition.crd(&[v2])).await;
+    let findings = crd.check(&crd.crd(&[v2])).await;
     one_containing(&findings.problems, "cannot remove stored versions [v1]");
 }
 
 /// A removed field is reported with the custom resources that use the field.
-async fn removed_field_is_reported_with_its_users(definition: &Definition) {
+async fn removed_field_is_reported_with_its_users(crd: &Definition) {
     let mut narrow = wide();
     let properties = narrow["properties"].as_object_mut().unwrap();
     properties.remove("color");
-    let incoming = definition.crd(&[version("v1", &narrow)]);
-    let findings = definition.check(&incoming).await;
+    let incoming = crd.crd(&[version("v1", &narrow)]);
+    let findings = crd.check(&incoming).await;
     let removed = "failed: v1: spec.color: existing field: removed.";
     one_containing(&findings.problems, removed);
     let message = one_containing(&findings.problems, "would be lost");
-    assert!(
-        message.contains("existing custom object vega failed"),
-        "{message}"
-    );
+    assert_has(message, "existing custom object vega failed");
     assert!(!message.contains("object sun"), "{message}");
 }
 
 /// CRDs that do not exist are not checked, and neither is one that is being deleted.
-async fn absent_definition_is_not_checked(definition: &Definition) {
-    let mut narrow = definition.crd(&[version("v1", &with_required_color())]);
+async fn missing_crd_is_not_checked(crd: &Definition) {
+    let mut narrow = crd.crd(&[version("v1", &with_required_color())]);
     for name in ["moons.example.com", "../../../../api/v1/nodes", "a?b=c", ""] {
         narrow["metadata"]["name"] = json!(name);
-        let findings = definition.check(&narrow).await;
+        let findings = crd.check(&narrow).await;
         assert_eq!(findings, Findings::default(), "{name}");
     }
-    narrow["metadata"]["name"] = json!(definition.name());
-    assert_eq!(definition.check(&narrow).await.problems.len(), 2);
+    narrow["metadata"]["name"] = json!(crd.name());
+    assert_eq!(crd.check(&narrow).await.problems.len(), 2);
 
     let finalizers = |all: &[&str]| json!({"metadata": {"finalizers": all}});
-    let crds: Api<CustomResourceDefinition> = Api::all(definition.client.clone());
-    let name = definition.name();
+    let crds: Api<CustomResourceDefinition> = Api::all(crd.client.clone());
+    let name = crd.name();
     merge(&crds, &name, &finalizers(&["example.com/hold"])).await;
     delete(&crds, &name).await;
-    assert_eq!(definition.check(&narrow).await, Findings::default());
+    assert_eq!(crd.check(&narrow).await, Findings::default());
     merge(&crds, &name, &finalizers(&[])).await;
+}
+
+/// Custom resources that are invalid under the old schema as well do not stop an upgrade.
+async fn resources_invalid_before_do_not_block(crd: &Definition) {
+    let yellow = json!({"size": 50, "color": "yellow"});
+    crd.star(None, "mars", &yellow).await;
+    let with = |maximum: u64, pattern: &str| {
+        let mut spec = wide();
+        spec["properties"]["size"]["maximum"] = json!(maximum);
+        spec["properties"]["color"]["pattern"] = json!(pattern);
+        crd.crd(&[version("v1", &spec)])
+    };
+    crd.apply(&with(10, "^y")).await;
+    let findings = crd.check(&with(10, "^b")).await;
+    assert_eq!(findings.problems, []);
+    let warning = format!(
+        "upgrade of CRD \"{}\": 1 custom resources are invalid under both the old and the new schema",
+        crd.name()
+    );
+    assert_eq!(messages(&findings.warnings), [warning]);
+}
+
+/// Validation rules are reported, because only the API server evaluates them.
+async fn new_rules_are_reported_as_not_checked(crd: &Definition) {
+    let mut spec = wide();
+    spec["x-kubernetes-validations"] = json!([{"rule": "self.size < 10"}]);
+    let findings = crd.check(&crd.crd(&[version("v1", &spec)])).await;
+    assert_eq!(findings.problems, []);
+    let message = one_containing(&findings.warnings, "not checked");
+    let rule = "v1: spec: rule \"self.size < 10\"";
+    assert!(message.ends_with(rule), "{message}");
+}
+
+/// A service account that cannot list the custom resources is named with the remedy.
+async fn missing_permission_to_list_is_reported(crd: &Definition) {
+    let account = Account {
+        name: "tenant".into(),
+        namespace: "default".into(),
+    };
+    let incoming = crd.crd(&[version("v1", &with_required_color())]);
+    let findings = crd.check_by(&incoming, None, Some(account)).await;
+    let message = one_containing(&findings.problems, "failed to check the custom resources");
+    let remedy = format!("allow `list` on {}", crd.name());
+    assert!(message.ends_with(&remedy), "{message}");
+    assert_has(message, "system:serviceaccount:default:tenant");
 }
 
 // parity: c1, c3, complaint-9, rukpak-6, c4, c5, c6, rukpak-35, rukpak-36, rukpak-37
 #[tokio::test]
-async fn c1_to_c6_upgrades_of_definitions_are_checked() {
-    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
-    for (name, spec) in [
-        ("sun", json!({"size": 5})),
-        ("vega", json!({"color": "blue"})),
-    ] {
-        definition.star(None, name, &spec).await;
-    }
-    safe_update_is_admitted(&definition).await;
-    required_field_is_denied(&definition).await;
+async fn c1_to_c6_crd_upgrades_are_checked() {
+    let crd = Definition::new("Cluster", &[version("v1", &wide())]).await;
+    crd.star(None, "sun", &json!({"size": 5})).await;
+    let vega = json!({"color": "blue"});
+    crd.star(None, "vega", &vega).await;
+    safe_update_is_admitted(&crd).await;
+    required_field_is_denied(&crd).await;
     // C4: updates by other clients are admitted.
-    let incoming = definition.crd(&[version("v1", &with_required_color())]);
-    let cluster = definition.cluster;
+    let incoming = crd.crd(&[version("v1", &with_required_color())]);
+    let cluster = crd.cluster;
     cluster.apply(&incoming, DryRun::Yes).await.unwrap();
-    annotation_and_spec_turn_the_check_off(&definition).await;
-    stored_version_stays(&definition).await;
-    removed_field_is_reported_with_its_users(&definition).await;
-    warnings::new_rules_are_reported_as_not_checked(&definition).await;
-    warnings::missing_permission_to_list_is_reported(&definition).await;
-    warnings::resources_that_were_invalid_before_hold_nothing_back(&definition).await;
-    absent_definition_is_not_checked(&definition).await;
+    annotation_and_spec_turn_the_check_off(&crd).await;
+    stored_version_stays(&crd).await;
+    removed_field_is_reported_with_its_users(&crd).await;
+    new_rules_are_reported_as_not_checked(&crd).await;
+    missing_permission_to_list_is_reported(&crd).await;
+    resources_invalid_before_do_not_block(&crd).await;
+    missing_crd_is_not_checked(&crd).await;
 }
 
 // parity: rukpak-38
 #[tokio::test]
 async fn custom_resources_beyond_the_first_page_are_counted() {
-    let definition = Definition::new("Namespaced", &[version("v1", &wide())]).await;
-    let namespace = definition.cluster.temp_namespace("stars").await.unwrap();
+    let crd = Definition::new("Namespaced", &[version("v1", &wide())]).await;
+    let namespace = crd.cluster.temp_namespace("stars").await.unwrap();
     let stars = 0..230;
     let written = stars.map(async |index| {
         let (name, spec) = (format!("star-{index:03}"), json!({"size": index}));
         let namespace = Some(namespace.name());
-        definition.star(namespace, &name, &spec).await;
+        crd.star(namespace, &name, &spec).await;
     });
     futures::future::join_all(written).await;
     let with_maximum = |maximum: u64| {
         let mut spec = wide();
         spec["properties"]["size"]["maximum"] = json!(maximum);
-        definition.crd(&[version("v1", &spec)])
+        crd.crd(&[version("v1", &spec)])
     };
     // Only the last object.
-    let findings = definition.check(&with_maximum(228)).await;
+    let findings = crd.check(&with_maximum(228)).await;
     let message = one_containing(&findings.problems, "failed validation");
     let last = format!(
         "existing custom object {namespace}/star-229 failed validation for new schema version v1: \
          spec.size: Invalid value: 229: should be less than or equal to 228"
     );
     assert!(message.ends_with(&last), "{message}");
-    let findings = definition.check(&with_maximum(9)).await;
+    let findings = crd.check(&with_maximum(9)).await;
     let message = one_containing(&findings.problems, "failed validation");
     assert!(message.ends_with("; and 215 more"), "{message}");
     assert_eq!(message.matches("existing custom object").count(), 5);
+}
+
+#[tokio::test]
+async fn unavailable_conversion_webhook_is_reported() {
+    let old = [version("v1", &wide()), version("v2", &wide())];
+    let crd = Definition::new("Cluster", &old).await;
+    crd.star(None, "sun", &json!({"size": 5})).await;
+    let mut webhook = crd.crd(&old);
+    webhook["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
+        "conversionReviewVersions": ["v1"],
+        "clientConfig": {"url": "https://127.0.0.1:9/convert"},
+    }});
+    crd.apply(&webhook).await;
+    let mut incoming = webhook.clone();
+    incoming["spec"]["versions"][1] = version("v2", &with_required_color());
+    let findings = crd.check(&incoming).await;
+    let message = one_containing(&findings.problems, "failed to check the custom resources");
+    let remedy = "make sure that the conversion webhook is running";
+    assert!(message.ends_with(remedy), "{message}");
 }

@@ -1,11 +1,9 @@
 //! Discovery of kinds at a real API server.
 
 use apply::discovery::Discovery;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::GroupVersionKind;
-use tokio_util::sync::CancellationToken;
 
-use crate::support::{crd, delete, unique, world};
+use crate::support::world;
 
 #[tokio::test]
 async fn kinds_are_found_with_their_scope_and_absent_ones_are_none() {
@@ -47,35 +45,4 @@ async fn kinds_are_found_with_their_scope_and_absent_ones_are_none() {
     assert_eq!(found.resource.api_version, "policy/v1");
     let never = GroupVersionKind::gvk("policy", "v1beta1", "Nothing");
     assert_eq!(kinds.find_any(never).await.unwrap(), None);
-}
-
-#[tokio::test]
-async fn added_and_removed_apis_are_reported() {
-    let world = world().await;
-    let kinds = Discovery::new(world.client());
-    let mut changes = kinds.changes();
-    let stop = CancellationToken::new();
-    let group = format!("{}.example.com", unique("kinds"));
-    let widget = GroupVersionKind::gvk(&group, "v1", "Widget");
-    let is_served = async || kinds.find([widget.clone()]).await.unwrap()[&widget].is_some();
-    let test = async {
-        // The watch ends even if the test panics.
-        let _guard = stop.clone().drop_guard();
-        assert!(!is_served().await);
-        let definition = crd(&group, "Widget");
-        world.apply(&definition).await;
-        // Changes of other clients' CRDs are reported as well.
-        while !is_served().await {
-            changes.changed().await.unwrap();
-        }
-        let crds: kube::Api<CustomResourceDefinition> = world.api();
-        let name = format!("widgets.{group}");
-        delete(&crds, &name).await;
-        while is_served().await {
-            changes.changed().await.unwrap();
-        }
-    };
-    let both = async { futures::join!(test, kinds.run(stop.clone())) };
-    let outcome = tokio::time::timeout(crate::support::PATIENCE, both).await;
-    outcome.expect("changes are told in time");
 }

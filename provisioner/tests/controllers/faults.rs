@@ -11,7 +11,6 @@ mod admission;
 mod apiserver_outage;
 mod contention;
 mod cut_connections;
-mod expired_watch;
 mod kills;
 mod sources;
 pub(crate) mod support;

@@ -1,20 +1,15 @@
-//! BundleInstances, from installation to uninstall. Test names begin with the row of docs/parity.md that they cover.
+//! BundleInstances, from installation to uninstall. Test names begin with the row of docs/parity-rukpak.md that they cover.
 
 mod account;
 mod bundle_info;
 mod drift;
-mod health;
 mod hostile;
 mod install;
-mod large;
-mod limits;
-mod optional_apis;
 mod ownership;
 mod policies;
 mod repair_during_upgrade;
 mod rollback;
 mod squatting;
-mod terminating;
 mod uninstall;
 
 use std::{collections::BTreeMap, fmt::Debug};
@@ -93,12 +88,8 @@ async fn bundles_become(
     is_desired: impl Fn(&Vec<Bundle>) -> bool,
 ) {
     let description = format!("Bundles of {instance}: {description}");
-    support::until(
-        &description,
-        async || bundles(world, instance).await,
-        is_desired,
-    )
-    .await;
+    let read = async || bundles(world, instance).await;
+    support::until(&description, read, is_desired).await;
 }
 
 /// Waits until an instance has no Bundles.
@@ -218,13 +209,8 @@ async fn delete(world: &World, name: &str) {
 /// Waits until a key of a ConfigMap has this value.
 async fn has_value(world: &World, namespace: &str, name: &str, key: &str, value: &str) {
     let description = format!("{key}={value}");
-    support::wait_for(
-        maps(world, namespace),
-        name,
-        &description,
-        |config_map: &ConfigMap| (config_map.data.as_ref()?.get(key)? == value).then_some(()),
-    )
-    .await;
+    let has_value = |found: &ConfigMap| (found.data.as_ref()?.get(key)? == value).then_some(());
+    support::wait_for(maps(world, namespace), name, &description, has_value).await;
 }
 
 /// Patches an object as another field manager.
@@ -283,14 +269,9 @@ async fn says(world: &World, name: &str, kind: &str, parts: &[&str]) -> BundleIn
 
 /// Waits until the controller has observed the current generation of an instance.
 async fn observed(world: &World, name: &str) -> BundleInstance {
-    support::wait_for(
-        world.api(),
-        name,
-        "observed",
-        |instance: &BundleInstance| {
-            (instance.status.as_ref()?.observed_generation == instance.metadata.generation)
-                .then_some(())
-        },
-    )
-    .await
+    let is_observed = |instance: &BundleInstance| {
+        let observed = instance.status.as_ref()?.observed_generation;
+        (observed == instance.metadata.generation).then_some(())
+    };
+    support::wait_for(world.api(), name, "observed", is_observed).await
 }

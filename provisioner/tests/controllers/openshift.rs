@@ -30,19 +30,19 @@ pub(crate) fn crd((name, file): (&str, &str)) -> Value {
 
 /// Returns a CRD, by its Go module and its file in that module.
 pub(crate) fn definition_of(module: &str, file: &str) -> Value {
-    let bytes = fs::read(folder_of(module).join(file)).unwrap();
+    let bytes = fs::read(directory_of(module).join(file)).unwrap();
     yaml::documents(&bytes).next().unwrap().unwrap()
 }
 
 /// Returns the directory of the module with OpenShift's CRDs.
 pub(crate) fn module() -> PathBuf {
-    folder_of(MODULE)
+    directory_of(MODULE)
 }
 
-fn folder_of(module: &str) -> PathBuf {
+fn directory_of(module: &str) -> PathBuf {
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../tests/cluster/openshift/definitions.sh"
+        "/../tests/cluster/openshift/crds.sh"
     );
     let output = Command::new(script).arg(module).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);

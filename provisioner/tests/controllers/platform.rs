@@ -2,12 +2,10 @@
 //!
 //! ClusterOperators that report them are tested with `provisioner::controllers::cluster_operator::model` and in `openshift`.
 
-mod backoff;
 mod bootstrap;
 mod catalogs;
 mod choices;
 mod conflicts;
-mod kubernetes;
 mod openshift;
 mod permissions;
 pub(crate) mod support;

@@ -14,14 +14,13 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{Patch, PatchParams},
-    core::GroupVersionKind,
 };
 use manifests::{
     api::{
         bundle_instance::{BundleInstance, ServiceAccountRef},
         labels,
     },
-    object::{Identity, Object},
+    object::Object,
 };
 use provisioner::{
     cluster::impersonation::ImpersonatedClients, controllers::bundle_instance::policy,
@@ -32,7 +31,6 @@ use tests::assert_has;
 use super::support::{self, SYSTEM, World, unique, world};
 use crate::support::{delete, merge};
 
-/// An installation for the checks.
 struct Case {
     instance: BundleInstance,
     namespace: String,
@@ -74,26 +72,12 @@ impl Case {
     }
 
     async fn plan(&self, kinds: &Discovery) -> Plan {
-        let objects: Vec<Object> = self
-            .objects
-            .iter()
-            .map(|object| Object::try_from(object.clone()).unwrap())
-            .collect();
-        let gvks = objects.iter().map(|object| {
-            let (group, version) = manifests::object::group_version(object.api_version());
-            GroupVersionKind::gvk(group, version, object.kind())
-        });
-        let found = kinds.find(gvks.collect::<Vec<_>>()).await.unwrap();
-        let optional = BTreeSet::new();
-        let (owner, namespace) = (self.owner(), &self.namespace);
-        plan::new(
-            objects,
-            &found,
-            &self.inventory,
-            &owner,
-            namespace,
-            &optional,
-        )
+        let objects = self.objects.iter().cloned().map(Object::try_from);
+        let objects: Vec<Object> = objects.map(Result::unwrap).collect();
+        let found = kinds.find(objects.iter().map(plan::kind_of)).await.unwrap();
+        let (owner, namespace, optional) = (self.owner(), &self.namespace, BTreeSet::new());
+        let inventory = &self.inventory;
+        plan::new(objects, &found, inventory, &owner, namespace, &optional)
     }
 
     async fn run(&self, world: &World) -> Findings {
@@ -121,24 +105,19 @@ impl Case {
 
 fn messages(findings: &Findings, check: Check) -> Vec<&str> {
     let problems = findings.problems.iter();
-    problems
-        .filter(|problem| problem.check == check)
-        .map(|problem| problem.message.as_str())
-        .collect()
+    let problems = problems.filter(|problem| problem.check == check);
+    problems.map(|problem| problem.message.as_str()).collect()
 }
 
 fn config(namespace: &str, name: &str, metadata: &Value) -> Value {
-    let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}});
-    let fields = metadata.as_object().cloned().unwrap_or_default();
+    let mut object = support::config_map(namespace, name, "text");
+    let fields = metadata.as_object().unwrap().clone();
     object["metadata"].as_object_mut().unwrap().extend(fields);
     object
 }
 
 fn owned_by(instance: &str) -> Value {
-    json!({"labels": {
-        "core.rukpak.io/owner-kind": "BundleInstance",
-        "core.rukpak.io/owner-name": instance,
-    }})
+    json!({"labels": {labels::OWNER_KIND: "BundleInstance", labels::OWNER_NAME: instance}})
 }
 
 async fn other_instance(world: &World) -> String {
@@ -153,28 +132,22 @@ async fn objects_of_other_owners_are_reported_together() {
     let namespace = world.cluster.temp_namespace("preflight").await.unwrap();
     let namespace = namespace.name();
     let other = other_instance(world).await;
-    let names = [
-        "adopted", "free", "gone", "helm", "let-go", "mine", "other", "vacant",
-    ];
+    let names = ["free", "gone", "let-go", "mine", "other", "vacant"];
     let objects = names.map(|name| config(namespace, name, &json!({})));
     let mut case = Case::new(world, namespace, &objects);
     let mine = case.name();
     for (name, metadata) in tests::rows![
-        "adopted" => json!({"annotations": {"core.rukpak.io/adopt": mine}});
         "free" => json!({});
         "gone" => owned_by("preflight-gone");
-        "helm" => json!({"annotations": {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "shop"}});
         "mine" => owned_by(&mine);
         "other" => owned_by(&other);
     ] {
         world.apply(&config(namespace, name, &metadata)).await;
     }
     // The state of an object that an instance has released.
-    let mut let_go = config(namespace, "let-go", &json!({}));
-    let_go["data"] = json!({"a": "b"}); // a field manager without applied fields owns nothing
+    let let_go = Patch::Apply(config(namespace, "let-go", &json!({})));
     let api = Api::<ConfigMap>::namespaced(world.client(), namespace);
     let params = PatchParams::apply("rukpak");
-    let let_go = Patch::Apply(&let_go);
     api.patch("let-go", &params, &let_go).await.unwrap();
 
     let found = case.run(world).await;
@@ -184,23 +157,22 @@ async fn objects_of_other_owners_are_reported_together() {
              core.rukpak.io/adopt={mine}"
         )
     };
+    let existing = |name: &str| format!("ConfigMap {namespace}/{name} already exists and is");
     let expected = [
         format!(
-            "ConfigMap {namespace}/free already exists and is not managed by a BundleInstance: {}",
+            "{} not managed by a BundleInstance: {}",
+            existing("free"),
             adopt("free")
         ),
         format!(
-            "ConfigMap {namespace}/gone already exists and is owned by BundleInstance preflight-gone, which no longer exists: {}",
+            "{} owned by BundleInstance preflight-gone, which no longer exists: {}",
+            existing("gone"),
             adopt("gone")
         ),
         format!(
-            "ConfigMap {namespace}/helm already exists and is managed by the Helm release shop/web: remove it there; \
-             if it still exists afterwards, {}",
-            adopt("helm")
-        ),
-        format!(
-            "ConfigMap {namespace}/other already exists and is owned by BundleInstance {other}: delete that BundleInstance, or remove \
-             the object from one of the two bundles"
+            "{} owned by BundleInstance {other}: delete that BundleInstance, or remove the object from one of the two \
+             bundles",
+            existing("other")
         ),
     ];
     assert_eq!(messages(&found, Check::Ownership), expected);
@@ -222,69 +194,30 @@ async fn objects_of_other_owners_are_reported_together() {
     let kinds = Discovery::new(world.client());
     let steps = case.plan(&kinds).await.steps;
     let (client, owner) = (world.client(), case.owner());
-    let taken = ownership::recheck(&client, &steps, &owner, 4)
-        .await
-        .unwrap();
-    let taken: Vec<&str> = taken
-        .keys()
-        .map(|identity| identity.name.as_str())
-        .collect();
-    assert_eq!(taken, ["free", "gone", "helm", "other"]);
+    let taken = ownership::recheck(&client, &steps, &owner, 4).await;
+    let taken = taken.unwrap();
+    let taken = taken.keys().map(|identity| identity.name.as_str());
+    assert_eq!(taken.collect::<Vec<_>>(), ["free", "gone", "other"]);
     let instances = world.api::<BundleInstance>();
     delete(&instances, &other).await;
 }
 
+/// Each missing API is named with the object that needs the API. The tests of `apply::preflight` cover the protected objects.
 #[tokio::test]
-async fn own_objects_and_missing_apis_are_all_named() {
+async fn protected_objects_and_missing_apis_are_named() {
     let world = world().await;
-    let mut case = Case::new(world, "default", &[]);
-    let own_object = |kind: &str, name: &str| json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": kind, "metadata": {"name": name}});
-    case.instance.metadata.labels =
-        serde_json::from_value(owned_by("parent")["labels"].clone()).unwrap();
-    case.objects = vec![
-        own_object("BundleInstance", &case.name()),
-        own_object("BundleInstance", "parent"),
-        own_object("BundleInstance", &unique("child")),
-        own_object("Bundle", &unique("bundle")),
-        config(SYSTEM, "rukpak-upload", &json!({})),
-        support::namespace_object(SYSTEM),
-    ];
-    let found = case.run(world).await;
-    let messages = messages(&found, Check::Ownership);
-    assert_eq!(messages.len(), 5, "{messages:#?}");
-    for (message, part) in messages.iter().zip([
-        "is created by a BundleInstance",
-        "BundleInstance parent installs BundleInstance",
-        "is the BundleInstance that installs this bundle",
-        "ConfigMap rukpak-system/rukpak-upload would be created in the provisioner's namespace",
-        "Namespace rukpak-system is the provisioner's namespace",
-    ]) {
-        assert!(message.contains(part), "{part}: {messages:#?}");
-        assert!(!message.contains(labels::ADOPT), "{message}");
-    }
-    apis_that_are_missing_are_named(world).await;
-}
-
-/// Each missing API is named with the object that needs the API.
-async fn apis_that_are_missing_are_named(world: &World) {
     let namespace = world.cluster.temp_namespace("preflight").await.unwrap();
-    let olm = |version: &str, kind: &str| {
-        json!({
-            "apiVersion": format!("operators.coreos.com/{version}"),
-            "kind": kind,
-            "metadata": {"name": "a", "namespace": namespace.name()},
-        })
-    };
     let kinds = [
         ("v1alpha1", "CatalogSource"),
         ("v1alpha1", "ClusterServiceVersion"),
         ("v1", "OLMConfig"),
         ("v1", "OperatorGroup"),
     ];
-    let objects = kinds.map(|(version, kind)| olm(version, kind));
-    let found = Case::new(world, namespace.name(), &objects)
-        .run(world)
-        .await;
+    let olm = |(version, kind)| json!({"apiVersion": format!("operators.coreos.com/{version}"), "kind": kind, "metadata": {"name": "a", "namespace": namespace.name()}});
+    let mut objects = kinds.map(olm).to_vec();
+    objects.push(config(SYSTEM, "rukpak-upload", &json!({})));
+    let case = Case::new(world, namespace.name(), &objects);
+    let found = case.run(world).await;
     let expected = kinds.map(|(version, kind)| {
         format!(
             "required resource not found: no matches for kind \"{kind}\" in version \"operators.coreos.com/{version}\", needed \
@@ -292,7 +225,14 @@ async fn apis_that_are_missing_are_named(world: &World) {
         )
     });
     assert_eq!(messages(&found, Check::Apis), expected);
-    assert_eq!(found.problems.len(), expected.len(), "{found:#?}");
+    let [protected] = messages(&found, Check::Ownership)[..] else {
+        panic!("{found:#?}");
+    };
+    let reason =
+        "ConfigMap rukpak-system/rukpak-upload would be created in the provisioner's namespace";
+    assert_has(protected, reason);
+    assert!(!protected.contains(labels::ADOPT), "{protected}");
+    assert_eq!(found.problems.len(), 5, "{found:#?}");
 }
 
 #[tokio::test]
@@ -337,17 +277,13 @@ async fn namespaces_exist_or_are_bundled_and_can_be_shared() {
     expected.sort();
     assert_eq!(messages(&found, Check::Namespace), expected);
     assert_eq!(found.problems.len(), expected.len(), "{found:#?}");
-    let identity = Identity {
-        group: String::new(),
-        kind: "Namespace".to_owned(),
-        namespace: String::new(),
-        name: shared.name().to_owned(),
+    let shared = Object::try_from(namespace(shared.name())).unwrap();
+    assert_eq!(found.used_as_is, BTreeSet::from([shared.identity()]));
+    let [warning] = &found.warnings[..] else {
+        panic!("{found:#?}");
     };
-    assert_eq!(found.used_as_is, BTreeSet::from([identity]));
-    let warnings = found.warnings.iter();
-    let warnings: Vec<_> = warnings.map(|warning| &warning.message).collect();
-    assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert_has(warnings[0], &format!("is owned by BundleInstance {other}"));
+    let owned = format!("is owned by BundleInstance {other}");
+    assert_has(&warning.message, &owned);
 
     let held = Api::<ConfigMap>::namespaced(world.client(), ending.name());
     let free = json!({"metadata": {"finalizers": null}});

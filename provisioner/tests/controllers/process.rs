@@ -4,12 +4,13 @@ mod events;
 mod leadership;
 mod policies;
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use cluster::Cluster;
 use kube::Api;
 use manifests::api::bundle::{Bundle, BundleSource, HttpSource};
 use reqwest::StatusCode;
+use tests::assert_has;
 use tokio::sync::OnceCell;
 
 use crate::support::{
@@ -30,11 +31,12 @@ async fn system(cluster: &Cluster) -> (String, String) {
     (format!("--system-namespace={name}"), name)
 }
 
-fn flags(flags: &[&str]) -> Options {
-    Options {
-        flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
-        ..Options::default()
-    }
+/// Starts a provisioner of Bundles with a separate system namespace and this grace period.
+async fn start(cluster: &Cluster, grace: &str) -> Provisioner {
+    let (system, _) = system(cluster).await;
+    let grace = format!("--shutdown-grace={grace}");
+    let options = Options::with_flags(&[&system, "--controllers=bundle", &grace]);
+    Provisioner::start(cluster, options).await
 }
 
 async fn get(url: &str) -> (StatusCode, String) {
@@ -52,14 +54,12 @@ async fn put(url: &str, body: &str) -> (StatusCode, String) {
 async fn processes_answer_probes_and_end_on_signals() {
     let cluster = plane().await;
     probes_metrics_and_log_level_answer(cluster).await;
-    a_second_signal_ends_the_process(cluster).await;
-    the_grace_period_is_limited(cluster).await;
+    second_signal_ends_the_process(cluster).await;
+    grace_period_is_limited(cluster).await;
 }
 
 async fn probes_metrics_and_log_level_answer(cluster: &Cluster) {
-    let (system, _) = system(cluster).await;
-    let options = flags(&[&system, "--controllers=bundle", "--shutdown-grace=2s"]);
-    let provisioner = Provisioner::start(cluster, options).await;
+    let provisioner = start(cluster, "2s").await;
     let probes = provisioner.url("probes");
     for path in ["healthz", "readyz"] {
         let found = get(&format!("{probes}/{path}")).await;
@@ -86,8 +86,7 @@ async fn log_level_can_be_changed(provisioner: &Provisioner) {
 
     let (status, text) = put(&url, "loud").await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
-    let remedy = "use error, warn, info, debug or trace";
-    assert!(text.contains(remedy), "{text}");
+    assert_has(text, "use error, warn, info, debug or trace");
     let (status, _) = put(&url, &"x".repeat((4 << 10) + 1)).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     // The server answers before it has read the whole body. The client may report a closed connection instead of the
@@ -96,8 +95,7 @@ async fn log_level_can_be_changed(provisioner: &Provisioner) {
     if let Ok(answer) = enormous.send().await {
         assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
     }
-    let unchanged = get(&url).await;
-    assert_eq!(unchanged, before, "what was refused has changed nothing");
+    assert_eq!(get(&url).await, before, "after rejected values");
 
     assert_eq!(put(&url, "trace").await.0, StatusCode::NO_CONTENT);
     provisioner.says("log level changed").await;
@@ -105,16 +103,13 @@ async fn log_level_can_be_changed(provisioner: &Provisioner) {
 }
 
 #[tokio::test]
-async fn start_waits_for_the_apiserver_and_rejects_bad_flags() {
-    an_absent_apiserver_is_waited_for().await;
+async fn start_waits_for_the_api_server_and_rejects_bad_flags() {
+    unavailable_api_server_is_waited_for().await;
     invalid_settings_end_the_process().await;
 }
 
-async fn an_absent_apiserver_is_waited_for() {
-    let options = Options {
-        kubeconfig: Some(Relay::kubeconfig_of("127.0.0.1:1")),
-        ..Options::default()
-    };
+async fn unavailable_api_server_is_waited_for() {
+    let options = tests::with!(Options, kubeconfig: Some(Relay::kubeconfig_of("127.0.0.1:1")));
     let provisioner = Provisioner::launch(plane().await, options);
     let probes = found("there are probes", async || {
         let mut lines = provisioner.lines().into_iter();
@@ -123,13 +118,13 @@ async fn an_absent_apiserver_is_waited_for() {
     })
     .await;
     assert_eq!(get(&format!("{probes}/healthz")).await.0, StatusCode::OK);
-    let (status, text) = eventually("it says what it waits for", async || {
+    let status = eventually("readyz names the tasks", async || {
         let (status, text) = get(&format!("{probes}/readyz")).await;
-        let whole = text.contains("content service") && text.contains("Bundles");
-        whole.then_some((status, text.clone())).ok_or(text)
+        let is_complete = text.contains("content service") && text.contains("Bundles");
+        is_complete.then_some(status).ok_or(text)
     })
     .await;
-    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     provisioner.signal("INT").await;
     assert_eq!(provisioner.ended().await, 0, "{}", provisioner.log());
 }
@@ -147,57 +142,42 @@ async fn invalid_settings_end_the_process() {
         "--admin-bind-address=:0".to_owned(), 1 => "kubectl port-forward";
         "--log-level=loud".to_owned(), 2 => "--log-level";
     ] {
-        let provisioner = Provisioner::launch(cluster, flags(&[&flag]));
+        let provisioner = Provisioner::launch(cluster, Options::with_flags(&[&flag]));
         let (ended, log) = (provisioner.ended().await, provisioner.log());
         assert_eq!(ended, code, "{flag}: {log}");
         assert!(log.contains(problem), "{flag}: {log}");
     }
 }
 
-/// Creates a Bundle whose server accepts a connection and never answers.
-async fn never_ending_bundle(cluster: &Cluster) -> TcpListener {
+/// Creates a Bundle whose server never answers, and returns the connection of the provisioner.
+async fn endless_fetch(cluster: &Cluster) -> TcpStream {
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let source = BundleSource {
-        type_: "http".to_owned(),
-        http: Some(HttpSource {
-            url: format!("http://{}/bundle.tgz", silent.local_addr().unwrap()),
-            ..HttpSource::default()
-        }),
-        ..BundleSource::default()
-    };
+    let url = format!("http://{}/bundle.tgz", silent.local_addr().unwrap());
+    let http = tests::with!(HttpSource, url);
+    let source = tests::with!(BundleSource, type_: "http".to_owned(), http: Some(http));
     let bundles: Api<Bundle> = Api::all(cluster.client().unwrap());
     let bundle = support::bundle(&unique("silent"), "plain", source);
     create(&bundles, &bundle).await;
-    silent
+    let accepted = tokio::task::spawn_blocking(move || silent.accept().unwrap());
+    accepted.await.unwrap().0
 }
 
-async fn connected(silent: TcpListener) {
-    tokio::task::spawn_blocking(move || silent.accept().unwrap())
-        .await
-        .unwrap();
-}
-
-async fn a_second_signal_ends_the_process(cluster: &Cluster) {
-    let (system, _) = system(cluster).await;
-    let options = flags(&[&system, "--controllers=bundle", "--shutdown-grace=1h"]);
-    let provisioner = Provisioner::start(cluster, options).await;
-    connected(never_ending_bundle(cluster).await).await;
+async fn second_signal_ends_the_process(cluster: &Cluster) {
+    let provisioner = start(cluster, "1h").await;
+    let _fetch = endless_fetch(cluster).await;
     provisioner.signal("TERM").await;
     let stopping = "shutting down; send the signal again to exit immediately";
     provisioner.says(stopping).await;
-    let (status, text) = get(&format!("{}/readyz", provisioner.url("probes"))).await;
-    let unavailable = StatusCode::SERVICE_UNAVAILABLE;
-    assert_eq!((status, &*text), (unavailable, "stopping\n"));
+    let found = get(&format!("{}/readyz", provisioner.url("probes"))).await;
+    let stopping = "stopping\n".to_owned();
+    assert_eq!(found, (StatusCode::SERVICE_UNAVAILABLE, stopping));
     assert!(!provisioner.has_ended());
     provisioner.signal("TERM").await;
     assert_eq!(provisioner.ended().await, 143, "{}", provisioner.log());
 }
 
-async fn the_grace_period_is_limited(cluster: &Cluster) {
-    let (system, _) = system(cluster).await;
-    let options = flags(&[&system, "--controllers=bundle", "--shutdown-grace=0s"]);
-    let provisioner = Provisioner::start(cluster, options).await;
-    connected(never_ending_bundle(cluster).await).await;
-    provisioner.signal("TERM").await;
-    assert_eq!(provisioner.ended().await, 0, "{}", provisioner.log());
+async fn grace_period_is_limited(cluster: &Cluster) {
+    let provisioner = start(cluster, "0s").await;
+    let _fetch = endless_fetch(cluster).await;
+    provisioner.stop().await;
 }

@@ -2,10 +2,12 @@
 //! of the objects are singletons, so each test has a dedicated control plane.
 
 mod cas;
-mod permissions;
 
 use cluster::Lease;
-use kube::{Api, Client, core::DynamicObject};
+use kube::{
+    Api, Client,
+    core::{DynamicObject, GroupVersionKind},
+};
 use manifests::{
     api::bundle::{Bundle, BundleSource},
     content::Content,
@@ -67,8 +69,7 @@ impl Lab {
     /// Returns the API of an object's kind, and the object's name.
     async fn api(&self, object: &Value) -> (Api<DynamicObject>, String) {
         let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
-        let kind = object.types.unwrap();
-        let kind = kube::core::GroupVersionKind::try_from(&kind).unwrap();
+        let kind = GroupVersionKind::try_from(&object.types.unwrap()).unwrap();
         let client = self.client();
         let (resource, _) = kube::discovery::pinned_kind(&client, &kind).await.unwrap();
         let api = Api::all_with(client, &resource);
@@ -87,12 +88,8 @@ impl Lab {
     }
 
     async fn provisioner(&self, flags: &[&str]) -> Provisioner {
-        let all = ["--controllers=bundle"].iter().chain(flags);
-        let options = Options {
-            flags: all.map(ToString::to_string).collect(),
-            ..Options::default()
-        };
-        Provisioner::start(&self.cluster, options).await
+        let flags = [&["--controllers=bundle"], flags].concat();
+        Provisioner::start(&self.cluster, Options::with_flags(&flags)).await
     }
 
     /// Creates a Bundle from an image, with TLS verification.
@@ -203,8 +200,8 @@ async fn blocked_sources_are_not_contacted(lab: &Lab) {
     let (source, mirror) = (Registry::plain(), Registry::plain());
     publish(&source.image("org/app:v1"), &content("one"), &insecure()).await;
     let hosts = [source.host(), mirror.host()];
-    lab.apply(&image_config(&json!({"insecureRegistries": hosts})))
-        .await;
+    let insecure_only = json!({"insecureRegistries": hosts});
+    lab.apply(&image_config(&insecure_only)).await;
     let copies = [mirror.image("copies")];
     let place = source.image("org");
     let mirrors = |policy: &str| mirror_set("ImageTagMirrorSet", "never", &place, &copies, policy);
@@ -220,8 +217,8 @@ async fn blocked_sources_are_not_contacted(lab: &Lab) {
     let blocked = json!({"insecureRegistries": hosts, "blockedRegistries": [source.host()]});
     lab.apply(&image_config(&blocked)).await;
     let late = lab.bundle(&source.image("org/app:v1")).await;
-    lab.fails(&late, "image.config.openshift.io/cluster blocks")
-        .await;
+    let blocks = "image.config.openshift.io/cluster blocks";
+    lab.fails(&late, blocks).await;
     let allowed = json!({"insecureRegistries": hosts, "allowedRegistries": [mirror.host()]});
     lab.apply(&image_config(&allowed)).await;
     lab.fails(&late, "allows only other registries").await;

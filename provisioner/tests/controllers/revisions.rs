@@ -3,7 +3,6 @@
 //! Each test begins with the rule that the test shows. The tests read the Kubernetes API alone: objects, status fields and
 //! conditions.
 
-mod concurrency;
 mod conditions;
 mod platform;
 mod records;
@@ -13,11 +12,17 @@ mod rollback;
 mod steps;
 mod upgrade;
 
-use std::{fmt::Debug, time::Duration};
+use std::{
+    collections::BTreeSet,
+    fmt::Debug,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
+use futures::StreamExt as _;
 use k8s_openapi::{
     api::{
-        admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
+        admissionregistration::v1::ValidatingAdmissionPolicyBinding, apps::v1::Deployment,
         core::v1::ConfigMap,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -26,22 +31,34 @@ use k8s_openapi::{
 use kube::{
     Api, ResourceExt as _,
     api::{Patch, PatchParams},
-    core::DynamicObject,
+    core::{DynamicObject, NamespaceResourceScope},
+    runtime::watcher,
 };
-use manifests::api::{MANAGER, bundle_instance::BundleInstance};
+use manifests::api::{
+    MANAGER,
+    bundle_instance::{BundleInstance, RevisionState},
+    labels,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tests::assert_has;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use crate::support::{
-    Line, World, condition, config_map, custom_resources, delete, image, instance, merge,
+    self, Line, World, condition, config_map, custom_resources, delete, image, instance, merge,
     merge_status, namespace_object, operator, patch_as, plain, running, unique, until_within,
     wait_deleted, within,
 };
+
 /// The limit of a repair. A repair that waits for a back-off after a denied write takes longer.
 const REPAIR_TIMEOUT: Duration = Duration::from_secs(10);
 /// The limit of a rollout of a few objects.
 const ROLLOUT_TIMEOUT: Duration = Duration::from_secs(20);
+/// The limit of the rollout, or the removal, of many objects.
+const LARGE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The time in which a test watches for a change that must not happen.
 const OBSERVATION: Duration = Duration::from_secs(5);
 /// The message of every [`Policy`].
@@ -76,16 +93,37 @@ impl<'w> Fixture<'w> {
         config_map(self.namespace(), name, text)
     }
 
-    /// Returns a custom resource of a bundle.
-    fn custom_resource(&self, kind: &str, name: &str, size: impl Into<Value>) -> Value {
-        json!({
-            "apiVersion": format!("{}/v1", self.group()), "kind": kind,
-            "metadata": {"name": name, "namespace": self.namespace()}, "spec": {"size": size.into()},
-        })
+    /// Returns a Widget of a bundle.
+    fn widget(&self, name: &str, size: u8) -> Value {
+        let version = format!("{}/v1", self.group());
+        self.object(&version, "Widget", name, &json!({"spec": {"size": size}}))
+    }
+
+    /// Returns the CRD of Widgets.
+    fn widget_crd(&self) -> Value {
+        support::crd(&self.group(), "Widget")
+    }
+
+    /// Returns the API of a kind in the namespace.
+    fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.world.client(), self.namespace())
+    }
+
+    /// Returns an object of a bundle.
+    fn object(&self, api_version: &str, kind: &str, name: &str, more: &Value) -> Value {
+        let mut object = json!({
+            "apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": self.namespace()},
+        });
+        let fields = more.as_object().unwrap().clone();
+        object.as_object_mut().unwrap().extend(fields);
+        object
     }
 
     fn maps(&self) -> Api<ConfigMap> {
-        Api::namespaced(self.world.client(), self.namespace())
+        self.api()
     }
 
     fn widgets(&self) -> Api<DynamicObject> {
@@ -93,7 +131,7 @@ impl<'w> Fixture<'w> {
         custom_resources(self.world, self.namespace(), [&group, "v1", "Widget"])
     }
 
-    /// Returns the CRD of Widgets.
+    /// Reads the CRD of Widgets.
     async fn crd(&self) -> CustomResourceDefinition {
         let crds: Api<CustomResourceDefinition> = self.world.api();
         let name = format!("widgets.{}", self.group());
@@ -102,18 +140,15 @@ impl<'w> Fixture<'w> {
 
     /// Returns a Deployment without pods.
     fn web(&self, app: &str) -> Value {
-        json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"name": "web", "namespace": self.namespace(), "labels": {"version": "1"}},
-            "spec": {
-                "replicas": 0,
-                "selector": {"matchLabels": {"app": app}},
-                "template": {
-                    "metadata": {"labels": {"app": app}},
-                    "spec": {"containers": [{"name": "main", "image": "example.com/web:1"}]},
-                },
-            },
-        })
+        let pod = json!({
+            "metadata": {"labels": {"app": app}},
+            "spec": {"containers": [{"name": "main", "image": "example.com/web:1"}]},
+        });
+        let spec =
+            json!({"replicas": 0, "selector": {"matchLabels": {"app": app}}, "template": pod});
+        let mut web = self.object("apps/v1", "Deployment", "web", &json!({"spec": spec}));
+        web["metadata"]["labels"] = json!({"version": "1"});
+        web
     }
 
     /// Publishes a plain bundle, and returns the BundleInstance that installs the bundle.
@@ -204,9 +239,16 @@ impl<'w> Fixture<'w> {
         .await;
     }
 
-    /// Waits until the newest revision is installed.
-    async fn is_installed(&self) {
-        self.has_reason("Installed", "InstallationSucceeded").await;
+    /// Waits until the revision of this number is the newest one, and active.
+    async fn is_active(&self, number: i64) {
+        let newest = async || {
+            let revisions = self.read().await.status.unwrap_or_default().revisions;
+            revisions.last().map(|newest| (newest.number, newest.state))
+        };
+        becomes(&format!("active revision {number}"), newest, |newest| {
+            *newest == Some((number, RevisionState::Active))
+        })
+        .await;
     }
 
     /// The text of a ConfigMap, `None` if the ConfigMap does not exist.
@@ -266,6 +308,22 @@ impl<'w> Fixture<'w> {
         becomes(&description, read, |found| *found == Some(generation)).await;
     }
 
+    /// Passes the versions of the BundleInstance, also of one that is created later, to a function in the background.
+    fn follow(&self, mut observe: impl FnMut(BundleInstance) + Send + 'static) -> JoinSet<()> {
+        let instances: Api<BundleInstance> = self.world.api();
+        let changes = watcher::watch_object(instances, &self.name);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut changes = std::pin::pin!(changes);
+            while let Some(change) = changes.next().await {
+                if let Ok(Some(instance)) = change {
+                    observe(instance);
+                }
+            }
+        });
+        tasks
+    }
+
     async fn uninstall(&self) {
         let instances: Api<BundleInstance> = self.world.api();
         delete(&instances, &self.name).await;
@@ -306,11 +364,8 @@ impl<'w> Policy<'w> {
         });
         fixture.world.apply(&policy).await;
         fixture.world.apply(&binding).await;
-        let params = PatchParams {
-            dry_run: true,
-            field_manager: Some(MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
+        let manager = MANAGER.to_owned();
+        let params = tests::with!(PatchParams, dry_run: true, field_manager: Some(manager));
         let probe = Patch::Merge(json!({"metadata": {"labels": {"probe": "yes"}}}));
         within(ROLLOUT_TIMEOUT, "a denied write", async || {
             match api.patch(object, &params, &probe).await {
@@ -328,8 +383,40 @@ impl<'w> Policy<'w> {
     async fn remove(self) {
         let bindings: Api<ValidatingAdmissionPolicyBinding> = self.world.api();
         delete(&bindings, &self.name).await;
-        let policies: Api<ValidatingAdmissionPolicy> = self.world.api();
-        delete(&policies, &self.name).await;
+    }
+}
+
+/// The messages of conditions that a watch has reported, as `type: message`.
+struct Messages {
+    reported: Arc<Mutex<BTreeSet<String>>>,
+    _watch: JoinSet<()>,
+}
+
+impl Messages {
+    fn new(fixture: &Fixture<'_>) -> Self {
+        let reported = Arc::<Mutex<BTreeSet<_>>>::default();
+        let messages = Arc::clone(&reported);
+        let watch = fixture.follow(move |instance| {
+            let conditions = instance.status.unwrap_or_default().conditions;
+            let lines = conditions
+                .iter()
+                .map(|condition| format!("{}: {}", condition.type_, condition.message));
+            messages.lock().unwrap().extend(lines);
+        });
+        Self {
+            reported,
+            _watch: watch,
+        }
+    }
+
+    /// Waits until a message with these parts was reported.
+    async fn wait(&self, parts: &[&str]) {
+        let reported = async || self.reported.lock().unwrap().clone();
+        let has_parts = |message: &String| parts.iter().all(|part| message.contains(part));
+        until_within(LARGE_TIMEOUT, &format!("{parts:?}"), reported, |all| {
+            all.iter().any(has_parts)
+        })
+        .await;
     }
 }
 

@@ -17,13 +17,11 @@
 
 mod bundles;
 mod faulty_apiserver;
-mod kinds;
 pub(crate) mod kubelet;
 mod objects;
 mod permissions;
 mod planes;
 mod provisioner_process;
-mod requests;
 mod sample_operator;
 mod tcp_proxy;
 mod unpacking;
@@ -34,12 +32,12 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use cluster::{Cluster, DryRun};
-use kube::{Api, Client, Resource, api::PostParams};
+use cluster::Cluster;
+use kube::{Api, Client, Resource};
 use manifests::{
     api::{
-        bundle::{Bundle, BundleSource, BundleSpec, ImageSource},
-        bundle_instance::{BundleInstance, BundleInstanceSpec, BundleTemplate, TemplateSpec},
+        bundle::{Bundle, BundleSource, ImageSource},
+        bundle_instance::BundleInstance,
     },
     content::Content,
     yaml,
@@ -50,23 +48,21 @@ use tokio::sync::OnceCell;
 use unpacker::{
     Access,
     access::{Trust, Verify},
-    registry::BundleImage,
 };
 
 pub(crate) use bundles::{config_map, content, crd, large, operator, operator_conditions, plain};
 pub(crate) use faulty_apiserver::{Fault, Relay};
-pub(crate) use kinds::{account, account_object, bind_role, catalog_source, node_object, user};
 pub(crate) use kubelet::Kubelet;
 pub(crate) use objects::{
-    apply, custom_resources, define, delete, listable, merge, merge_status, namespace_object,
-    notes, patch_as, quota,
+    account, account_object, apply, bind_role, catalog_source, create, custom_resources, define,
+    delete, list, listable, merge, merge_status, namespace_object, node_object, notes, notes_about,
+    patch_as, quota, user,
 };
 pub(crate) use permissions::{
     bind, grant, install_rights, kubeconfig_of, own_kubeconfig, service_account, token,
 };
 pub(crate) use planes::{own, with_controllers, with_node, without_controllers};
 pub(crate) use provisioner_process::{Options, Provisioner, storage};
-pub(crate) use requests::{create, list, notes_about};
 pub(crate) use sample_operator::{FAILING, Play};
 pub(crate) use tcp_proxy::Line;
 pub(crate) use unpacking::{bundle, publish, says, trusting, unpacked, upload};
@@ -75,12 +71,10 @@ pub(crate) use wait::{
     wait_for, within,
 };
 
-/// The system namespace.
 pub(crate) const SYSTEM: &str = "rukpak-system";
 
 /// The environment that all tests share.
 pub(crate) struct World {
-    /// The control plane.
     pub(crate) cluster: &'static Cluster,
     /// A registry without TLS and without credentials.
     pub(crate) registry: Registry,
@@ -111,19 +105,13 @@ impl World {
     async fn new() -> Self {
         let cluster = Cluster::shared().await.expect("there is a control plane");
         prepare(cluster).await;
-        Self {
-            cluster,
-            registry: Registry::plain(),
-            provisioner: OnceCell::new(),
-        }
+        Self::bare(cluster)
     }
 
     /// Creates another world, from a prepared cluster and its provisioner.
     pub(crate) fn with_provisioner(cluster: &'static Cluster, provisioner: Provisioner) -> Self {
-        Self {
-            provisioner: OnceCell::new_with(Some(provisioner)),
-            ..Self::bare(cluster)
-        }
+        let provisioner = OnceCell::new_with(Some(provisioner));
+        tests::with!(Self::bare(cluster) => provisioner: provisioner)
     }
 
     /// Creates another world, whose provisioners a test starts itself.
@@ -163,12 +151,7 @@ impl World {
 
     /// Creates a Bundle of class `plain` or `registry`.
     pub(crate) async fn bundle(&self, name: &str, class: &str, source: BundleSource) -> Bundle {
-        let spec = BundleSpec {
-            provisioner_class_name: format!("core-rukpak-io-{class}"),
-            source,
-        };
-        let (api, params) = (self.api(), PostParams::default());
-        api.create(&params, &Bundle::new(name, spec)).await.unwrap()
+        create(&self.api(), &bundle(name, class, source)).await
     }
 
     /// Creates a BundleInstance of class `plain` or `registry`.
@@ -183,8 +166,7 @@ impl World {
 
     /// Creates a prepared BundleInstance.
     pub(crate) async fn create(&self, instance: &BundleInstance) -> BundleInstance {
-        let params = PostParams::default();
-        self.api().create(&params, instance).await.unwrap()
+        create(&self.api(), instance).await
     }
 
     /// Removes a BundleInstance, and waits until the instance does not exist.
@@ -204,19 +186,13 @@ impl World {
     /// Waits until a condition, by `Type` or `Type Reason`, has these parts in its message.
     pub(crate) async fn says(&self, name: &str, kind: &str, parts: &[&str]) -> BundleInstance {
         let (type_, reason) = kind.split_once(' ').unwrap_or((kind, ""));
-        let description = format!("{kind}: {parts:?}");
-        wait_for(
-            self.api(),
-            name,
-            &description,
-            |instance: &BundleInstance| {
-                let found = condition(&instance.status.as_ref()?.conditions, type_)?;
-                let has_reason = reason.is_empty() || found.reason == reason;
-                let has_parts = parts.iter().all(|part| found.message.contains(part));
-                (has_reason && has_parts).then_some(())
-            },
-        )
-        .await
+        let reports = |instance: &BundleInstance| {
+            let found = condition(&instance.status.as_ref()?.conditions, type_)?;
+            let has_reason = reason.is_empty() || found.reason == reason;
+            let has_parts = parts.iter().all(|part| found.message.contains(part));
+            (has_reason && has_parts).then_some(())
+        };
+        wait_for(self.api(), name, &format!("{kind}: {parts:?}"), reports).await
     }
 
     /// Waits until a BundleInstance has a condition with this status, and returns the instance.
@@ -226,24 +202,27 @@ impl World {
         type_: &str,
         status: &str,
     ) -> BundleInstance {
+        let has_condition = |instance: &BundleInstance| {
+            has(&instance.status.as_ref()?.conditions, type_, status).then_some(())
+        };
         wait_for(
             self.api(),
             name,
             &format!("{type_}={status}"),
-            |instance: &BundleInstance| {
-                has(&instance.status.as_ref()?.conditions, type_, status).then_some(())
-            },
+            has_condition,
         )
         .await
     }
 
     /// Waits until a Bundle has a condition with this status, and returns the Bundle.
     pub(crate) async fn wait_bundle(&self, name: &str, type_: &str, status: &str) -> Bundle {
+        let has_condition =
+            |bundle: &Bundle| has(&bundle.status.as_ref()?.conditions, type_, status).then_some(());
         wait_for(
             self.api(),
             name,
             &format!("{type_}={status}"),
-            |bundle: &Bundle| has(&bundle.status.as_ref()?.conditions, type_, status).then_some(()),
+            has_condition,
         )
         .await
     }
@@ -252,87 +231,46 @@ impl World {
 /// Returns a BundleInstance of class `plain` or `registry`, for changes before its creation.
 pub(crate) fn instance(name: &str, class: &str, source: BundleSource) -> BundleInstance {
     let class = format!("core-rukpak-io-{class}");
-    let spec = BundleInstanceSpec {
-        provisioner_class_name: "core-rukpak-io-plain".to_owned(),
-        template: BundleTemplate {
-            metadata: None,
-            spec: TemplateSpec {
-                provisioner_class_name: Some(class),
-                source,
-            },
-        },
-        install_namespace: None,
-        config: None,
-        service_account: None,
-        crd_deletion_policy: manifests::api::bundle_instance::CrdDeletionPolicy::default(),
-        preflight: None,
-        overrides: Vec::new(),
-        rollback: manifests::api::bundle_instance::Rollback::default(),
-        rollback_to: None,
-        upgrade: None,
-        progress_deadline_seconds: None,
-        revision_history_limit: None,
-        paused: false,
-    };
-    BundleInstance::new(name, spec)
+    let source = serde_json::to_value(source).unwrap();
+    let spec = json!({
+        "provisionerClassName": "core-rukpak-io-plain",
+        "template": {"spec": {"provisionerClassName": class, "source": source}},
+    });
+    BundleInstance::new(name, serde_json::from_value(spec).unwrap())
 }
 
 /// Publishes content as an image, `name:tag`, and returns the full image reference.
 pub(crate) async fn push(registry: &Registry, name: &str, content: &Content) -> String {
     let image = registry.image(name);
-    let (reference, bundle) = (image.parse().unwrap(), BundleImage::new(content).unwrap());
-    let pushed = unpacker::registry::push(&reference, &bundle, &insecure()).await;
-    pushed.unwrap();
+    publish(&image, content, &insecure()).await;
     image
 }
 
 /// Returns the access to the test registry, which has neither TLS nor credentials.
 pub(crate) fn insecure() -> Access {
-    Access {
-        trust: Trust {
-            verify: Verify::Never,
-            ..Trust::default()
-        },
-        ..Access::default()
-    }
+    let trust = tests::with!(Trust, verify: Verify::Never);
+    tests::with!(Access, trust)
 }
 
 /// Returns an image of [`World::push`] as a source.
 pub(crate) fn image(image: &str) -> BundleSource {
-    BundleSource {
-        type_: "image".to_owned(),
-        image: Some(ImageSource {
-            reference: image.to_owned(),
-            insecure_skip_tls_verify: true,
-            ..ImageSource::default()
-        }),
-        ..BundleSource::default()
-    }
+    let reference = image.to_owned();
+    let image = tests::with!(ImageSource, reference, insecure_skip_tls_verify: true);
+    tests::with!(BundleSource, type_: "image".to_owned(), image: Some(image))
 }
 
 /// Applies the CRDs and creates the system namespace, as an admin does first.
 pub(crate) async fn prepare(cluster: &Cluster) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/crds");
-    for definition in crds(&dir) {
-        define(cluster, &definition).await;
+    let files = std::fs::read_dir(dir).unwrap();
+    let files = files.map(|entry| entry.unwrap().path());
+    for file in files.filter(|path| path.extension().is_some_and(|end| end == "yaml")) {
+        for document in yaml::documents(&std::fs::read(file).unwrap()) {
+            let document: Value = document.unwrap();
+            if !document.is_null() {
+                define(cluster, &document).await;
+            }
+        }
     }
     apply(cluster, &namespace_object(SYSTEM)).await;
-}
-
-/// Returns the CRDs that an admin applies.
-fn crds(dir: &Path) -> Vec<Value> {
-    let mut files: Vec<_> = std::fs::read_dir(dir)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|end| end == "yaml"))
-        .collect();
-    files.sort();
-    let read = |path| {
-        let text = std::fs::read(path).unwrap();
-        let documents = yaml::documents(&text).map(Result::unwrap);
-        documents
-            .filter(|document| !document.is_null())
-            .collect::<Vec<_>>()
-    };
-    files.iter().flat_map(read).collect()
 }

@@ -7,9 +7,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::{
     Api,
     api::{Patch, PatchParams},
-    core::{ApiResource, DynamicObject},
+    core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use manifests::{api::bundle_instance::BundleInstance, version::KubeVersion, yaml};
+use manifests::{version::KubeVersion, yaml};
 use provisioner::{
     app,
     controllers::{cluster_operator::removed_apis, context::Context},
@@ -22,7 +22,7 @@ use unpacker::{Store, store::Budget};
 
 use crate::{
     openshift::module,
-    support::{apply, define, delete, eventually, prepare, without_controllers},
+    support::{apply, define, delete, image, instance, prepare, until, without_controllers},
 };
 
 const COUNTS: &str = "apirequestcounts.apiserver.openshift.io";
@@ -34,33 +34,27 @@ fn context(cluster: &Cluster) -> (Context, TempDir) {
         memory: 1 << 20,
     };
     let store = Store::open(dir.path(), budget).unwrap();
-    let settings = Settings {
-        follow_openshift: false,
-        ..Settings::default()
-    };
+    let settings = tests::with!(Settings, follow_openshift: false);
     let (ctx, _) = app::context(cluster.config().clone(), settings, store).unwrap();
     (ctx, dir)
 }
 
+/// Adds counts of calls of an account to APIs that later versions remove.
 async fn count(cluster: &Cluster, account: &str) {
     let file = "apiserver/v1/zz_generated.crd-manifests/kube-apiserver_apirequestcounts.crd.yaml";
-    let dir = module();
-    let bytes = fs::read(Path::new(&dir).join(file)).unwrap();
+    let bytes = fs::read(Path::new(&module()).join(file)).unwrap();
     let crd = yaml::documents(&bytes).next().unwrap().unwrap();
     define(cluster, &crd).await;
-    let resource = ApiResource {
-        group: "apiserver.openshift.io".into(),
-        version: "v1".into(),
-        api_version: "apiserver.openshift.io/v1".into(),
-        kind: "APIRequestCount".into(),
-        plural: "apirequestcounts".into(),
-    };
+    let kind = GroupVersionKind::gvk("apiserver.openshift.io", "v1", "APIRequestCount");
+    let resource = ApiResource::from_gvk(&kind);
     let api: Api<DynamicObject> = Api::all_with(cluster.client().unwrap(), &resource);
     // More than one page.
     for number in 0..30 {
         let name = format!("servicecidrs.v1beta{number}.networking.k8s.io");
-        let user = json!({"username": format!("system:serviceaccount:{account}"), "userAgent": "x", "requestCount": 3,
-                          "byVerb": [{"verb": "get", "requestCount": 3}]});
+        let user = json!({
+            "username": format!("system:serviceaccount:{account}"), "userAgent": "x", "requestCount": 3,
+            "byVerb": [{"verb": "get", "requestCount": 3}],
+        });
         let node = json!({"nodeName": "10.0.0.1", "requestCount": 3, "byUser": [user]});
         let hour = json!({"requestCount": 3, "byNode": [node]});
         let removed = if number == 29 { "1.37" } else { "1.38" };
@@ -73,9 +67,8 @@ async fn count(cluster: &Cluster, account: &str) {
             "conditions": [], "removedInRelease": removed, "requestCount": 3, "currentHour": hour, "last24h": [hour],
         });
         let params = PatchParams::apply("tests").force();
-        api.patch_status(&name, &params, &Patch::Apply(object))
-            .await
-            .unwrap();
+        let patch = Patch::Apply(object);
+        api.patch_status(&name, &params, &patch).await.unwrap();
     }
 }
 
@@ -85,41 +78,29 @@ async fn counted_calls_are_followed() {
     let cluster = without_controllers().await;
     prepare(&cluster).await;
     count(&cluster, "default:tide").await;
-    let (ctx, _folder) = context(&cluster);
+    let (ctx, _dir) = context(&cluster);
     let stop = CancellationToken::new();
     let running = tokio::spawn(removed_apis::run(ctx.clone(), stop.clone()));
     let kinds = {
         let (kinds, stop) = (Arc::clone(&ctx.discovery), stop.clone());
         tokio::spawn(async move { kinds.run(stop).await })
     };
-    let instance: BundleInstance = serde_json::from_value(json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": "tide"},
-        "spec": {
-            "provisionerClassName": "core-rukpak-io-plain",
-            "template": {"spec": {"source": {"type": "image", "image": {"ref": "a"}}}},
-        },
-        "status": {
-            "installedBundleName": "a",
-            "inventory": {"count": 1, "kinds": [{"apiVersion": "v1", "kind": "ServiceAccount", "objects": ["default/tide"]}]},
-            "revisions": [{
-                "number": 1, "state": "Active", "cause": "Install", "bundle": "a", "digest": "d", "checksum": "c", "parts": 1,
-                "created": "2026-01-01T00:00:00Z", "removedApis": [],
-            }],
-        },
-    }))
-    .unwrap();
+    let mut instance = instance("tide", "plain", image("a"));
+    let status = json!({
+        "installedBundleName": "a",
+        "inventory": {"count": 1, "kinds": [{"apiVersion": "v1", "kind": "ServiceAccount", "objects": ["default/tide"]}]},
+        "revisions": [{
+            "number": 1, "state": "Active", "cause": "Install", "bundle": "a", "digest": "d", "checksum": "c", "parts": 1,
+            "created": "2026-01-01T00:00:00Z", "removedApis": [],
+        }],
+    });
+    instance.status = Some(serde_json::from_value(status).unwrap());
     let mut changes = ctx.removed_apis.changes();
     let becomes = async |expected: &[&str]| {
-        eventually("the messages about removed APIs", async || {
-            let removed = ctx
-                .removed_apis
-                .removed(&instance, Some(KubeVersion::new(1, 36)));
-            let found = removed.messages;
-            (found == expected)
-                .then_some(())
-                .ok_or_else(|| format!("{found:?}"))
-        })
-        .await;
+        let version = Some(KubeVersion::new(1, 36));
+        let messages = async || ctx.removed_apis.removed(&instance, version).messages;
+        let are_expected = |messages: &Vec<String>| messages == expected;
+        until("messages about removed APIs", messages, are_expected).await;
     };
     becomes(&[
         "ServiceAccount default/tide called servicecidrs.v1beta29.networking.k8s.io 3 times within a day; Kubernetes 1.37 \

@@ -77,9 +77,8 @@ async fn register(client: &Client) -> Result<()> {
         Err(kube::Error::Api(status)) if status.code == 409 => {}
         Err(error) => return Err(Error::api("create the stand-in node")(error)),
     }
-    beat(client)
-        .await
-        .map_err(Error::api("report the stand-in node Ready"))
+    let reported = beat(client).await;
+    reported.map_err(Error::api("report the stand-in node Ready"))
 }
 
 /// Reports the node as Ready, and renews its lease.
@@ -113,19 +112,18 @@ async fn beat(client: &Client) -> kube::Result<()> {
 }
 
 fn keep_in_own_runtime(config: &Config) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    match runtime {
-        Ok(runtime) => runtime.block_on(async {
-            match control_plane::client(config) {
-                Ok(client) => {
-                    tokio::join!(heart(&client), advance_pods(&client));
-                }
-                Err(error) => eprintln!("cluster: the stand-in node has no keeper: {error}"),
-            }
-        }),
-        Err(error) => eprintln!("cluster: the stand-in node has no keeper: {error}"),
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build();
+    let result = runtime.map_err(Error::io("start a runtime"));
+    let result = result.and_then(|runtime| {
+        runtime.block_on(async {
+            let client = control_plane::client(config)?;
+            tokio::join!(heart(&client), advance_pods(&client));
+            Ok(())
+        })
+    });
+    if let Err(error) = result {
+        eprintln!("cluster: the stand-in node has no keeper: {error}");
     }
 }
 
@@ -162,8 +160,8 @@ async fn advance(client: &Client, pod: &Pod) -> kube::Result<()> {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
     if pod.metadata.deletion_timestamp.is_some() {
         if node == Some(NAME) {
-            pods.delete(&name, &DeleteParams::default().grace_period(0))
-                .await?;
+            let now = DeleteParams::default().grace_period(0);
+            pods.delete(&name, &now).await?;
         }
         return Ok(());
     }
@@ -172,64 +170,47 @@ async fn advance(client: &Client, pod: &Pod) -> kube::Result<()> {
             "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": namespace},
             "target": {"apiVersion": "v1", "kind": "Node", "name": NAME},
         });
-        let bound: kube::Result<Value> = pods
-            .create_subresource("binding", &name, &PostParams::default(), &binding)
-            .await;
-        return bound.map(|_| ());
+        let params = PostParams::default();
+        let bound = pods.create_subresource::<Value>("binding", &name, &params, &binding);
+        return bound.await.map(drop);
     };
-    let phase = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.phase.as_deref());
+    let status = pod.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_deref());
     if node != NAME || !matches!(phase, None | Some("Pending")) {
         return Ok(());
     }
-    let status = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "status": status(pod)});
-    pods.patch_status(
-        &name,
-        &PatchParams::apply(MANAGER).force(),
-        &Patch::Apply(&status),
-    )
-    .await?;
-    Ok(())
+    let status = self::status(pod);
+    let status = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "status": status});
+    let params = PatchParams::apply(MANAGER).force();
+    let reported = pods.patch_status(&name, &params, &Patch::Apply(&status));
+    reported.await.map(drop)
 }
 
 /// The status that a kubelet would report for started containers.
 fn status(pod: &Pod) -> Value {
-    let now = k8s_openapi::jiff::Timestamp::now()
-        .strftime("%Y-%m-%dT%H:%M:%SZ")
-        .to_string();
-    let fails = pod
-        .annotations()
-        .get(FATE)
-        .is_some_and(|fate| fate == "fails");
-    let of_job = pod
-        .owner_references()
-        .iter()
-        .any(|owner| owner.kind == "Job");
-    let containers: Vec<Value> = pod
-        .spec
-        .iter()
-        .flat_map(|spec| &spec.containers)
-        .map(|container| {
-            let state = if fails {
-                json!({"waiting": {"reason": "CrashLoopBackOff", "message": "the pod's annotation wants it so"}})
-            } else if of_job {
-                json!({"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": now}})
-            } else {
-                json!({"running": {"startedAt": now}})
-            };
-            json!({
-                "name": container.name, "image": container.image.clone().unwrap_or_default(), "imageID": "",
-                "ready": !fails && !of_job, "started": !fails, "restartCount": i32::from(fails), "state": state,
-            })
-        })
-        .collect();
-    let (phase, ready) = match (fails, of_job) {
-        (true, _) => ("Running", "False"),
-        (_, true) => ("Succeeded", "False"),
-        _ => ("Running", "True"),
+    let now = k8s_openapi::jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
+    let now = now.to_string();
+    let fate = pod.annotations().get(FATE);
+    let fails = fate.is_some_and(|fate| fate == "fails");
+    let mut owners = pod.owner_references().iter();
+    let (phase, ready, state) = if fails {
+        let message = "the pod's annotation requests this";
+        let state = json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
+        ("Running", "False", state)
+    } else if owners.any(|owner| owner.kind == "Job") {
+        let state = json!({"exitCode": 0, "reason": "Completed", "finishedAt": now});
+        ("Succeeded", "False", json!({"terminated": state}))
+    } else {
+        ("Running", "True", json!({"running": {"startedAt": now}}))
     };
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let containers = containers.map(|container| {
+        json!({
+            "name": container.name, "image": container.image.clone().unwrap_or_default(), "imageID": "",
+            "ready": ready == "True", "started": !fails, "restartCount": i32::from(fails), "state": state,
+        })
+    });
+    let containers: Value = containers.collect();
     let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "lastTransitionTime": now});
     json!({
         "phase": phase,

@@ -53,7 +53,6 @@ use kube::{Client, Config};
 use tokio::sync::OnceCell;
 
 use crate::binaries::Tools;
-use crate::control_plane::ControlPlane;
 use crate::objects::Kinds;
 use crate::processes::Run;
 
@@ -173,37 +172,19 @@ impl Cluster {
         if options.nodes == Nodes::One {
             programs.extend(node::start(&mut plane).await?);
         }
-        let ControlPlane {
-            run,
-            etcd,
-            config,
-            kubeconfig,
-            controllers,
-        } = plane;
         Ok(Self {
-            config,
-            kubeconfig,
-            kinds: Kinds::default(),
-            controllers,
+            controllers: plane.controllers,
             tools: Some(tools.dir().to_owned()),
             programs,
-            run: Some(run),
-            etcd: Some(etcd),
-            node: OnceCell::new(),
-            is_altered: AtomicBool::new(false),
+            run: Some(plane.run),
+            etcd: Some(plane.etcd),
+            ..Self::new(plane.config, plane.kubeconfig)
         })
     }
 
-    async fn existing(kubeconfig: PathBuf) -> Result<Self> {
-        let config = control_plane::read_kubeconfig(&kubeconfig).await?;
-        control_plane::client(&config)?
-            .apiserver_version()
-            .await
-            .map_err(Error::api(format!(
-                "reach the cluster of {}",
-                kubeconfig.display()
-            )))?;
-        Ok(Self {
+    /// Returns a cluster that another process started.
+    fn new(config: Config, kubeconfig: PathBuf) -> Self {
+        Self {
             config,
             kubeconfig,
             kinds: Kinds::default(),
@@ -214,7 +195,16 @@ impl Cluster {
             etcd: None,
             node: OnceCell::new(),
             is_altered: AtomicBool::new(false),
-        })
+        }
+    }
+
+    async fn existing(kubeconfig: PathBuf) -> Result<Self> {
+        let config = control_plane::read_kubeconfig(&kubeconfig).await?;
+        let client = control_plane::client(&config)?;
+        let version = client.apiserver_version().await;
+        let doing = format!("reach the cluster of {}", kubeconfig.display());
+        version.map_err(Error::api(doing))?;
+        Ok(Self::new(config, kubeconfig))
     }
 
     /// Returns a client with cluster-admin permissions. A client works only in the runtime that created it, so each test needs

@@ -16,7 +16,7 @@ use std::process::Stdio;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::process::Command;
 
 use crate::binaries::Tools;
@@ -98,38 +98,25 @@ pub(crate) async fn start(plane: &mut ControlPlane) -> Result<Vec<PathBuf>> {
     let config = |flag: &str, path: &Path| vec![format!("--{flag}={}", path.display())];
     let kubeconfig = format!("--kubeconfig={}", dir.join(KUBECONFIG).display());
 
-    run.spawn(
-        "registry",
-        Path::new("docker-registry"),
-        &["serve".to_owned(), text(&files.registry)],
-    )?;
-    run.spawn(
-        "containerd",
-        &runtime.path("containerd")?,
-        &config("config", &files.containerd),
-    )?;
-    run.spawn(
-        "coredns",
-        &node.path("coredns")?,
-        &["-conf".to_owned(), text(&files.corefile)],
-    )?;
-    let scheduler = vec![
-        kubeconfig.clone(),
-        "--leader-elect=false".to_owned(),
-        format!("--cert-dir={}", dir.display()),
-    ];
-    run.spawn("kube-scheduler", &node.path("kube-scheduler")?, &scheduler)?;
-    run.spawn(
-        "kube-proxy",
-        &node.path("kube-proxy")?,
-        &config("config", &files.proxy),
-    )?;
+    let registry = vec!["serve".to_owned(), text(&files.registry)];
+    run.spawn("registry", Path::new("docker-registry"), &registry)?;
+    let containerd = config("config", &files.containerd);
+    run.spawn("containerd", &runtime.path("containerd")?, &containerd)?;
+    let mut scheduler = config("cert-dir", &dir);
+    scheduler.extend([kubeconfig.clone(), "--leader-elect=false".to_owned()]);
+    let coredns = vec!["-conf".to_owned(), text(&files.corefile)];
+    for (name, args) in [
+        ("coredns", coredns),
+        ("kube-scheduler", scheduler),
+        ("kube-proxy", config("config", &files.proxy)),
+    ] {
+        run.spawn(name, &node.path(name)?, &args)?;
+    }
 
     let socket = machine.join("containerd.sock");
     until("containerd's listening", run, || async {
-        tokio::net::UnixStream::connect(&socket)
-            .await
-            .map_err(|error| error.to_string())
+        let connected = UnixStream::connect(&socket).await;
+        connected.map_err(|error| error.to_string())
     })
     .await?;
     import(&runtime, &socket, &pods.dir().join("pause.tar")).await?;
@@ -155,9 +142,8 @@ pub(crate) async fn start(plane: &mut ControlPlane) -> Result<Vec<PathBuf>> {
         ("the registry", REGISTRY.port()),
     ] {
         until(&format!("{server}'s listening"), run, || async {
-            TcpStream::connect((ADDRESS, port))
-                .await
-                .map_err(|error| error.to_string())
+            let connected = TcpStream::connect((ADDRESS, port)).await;
+            connected.map_err(|error| error.to_string())
         })
         .await?;
     }
@@ -171,18 +157,12 @@ fn ready(node: &Node) -> Result<(), String> {
     if let Some(taint) = taints.into_iter().flatten().next() {
         return Err(format!("it has the taint {}", taint.key));
     }
-    let conditions = node
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.as_ref());
-    let ready = conditions
-        .into_iter()
-        .flatten()
-        .find(|condition| condition.type_ == "Ready");
-    match ready {
+    let conditions = node.status.iter().flat_map(|status| &status.conditions);
+    let mut conditions = conditions.flatten();
+    match conditions.find(|condition| condition.type_ == "Ready") {
         Some(condition) if condition.status == "True" => Ok(()),
         Some(condition) => Err(condition.message.clone().unwrap_or_default()),
-        None => Err("it has not said anything yet".to_owned()),
+        None => Err("no condition is reported yet".to_owned()),
     }
 }
 

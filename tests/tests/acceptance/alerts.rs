@@ -14,20 +14,16 @@ fn promtool(args: &[&str]) -> Output {
 }
 
 fn output_text(output: &Output) -> String {
-    format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    )
+    let [out, error] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    format!("{out}{error}")
 }
 
 /// The groups of the only PrometheusRule in a file, in the form that Prometheus reads.
 fn groups(file: &str) -> Value {
     let text = fs::read(root().join(file)).unwrap();
     let documents = yaml::documents(&text).map(|document| document.unwrap());
-    let mut rules: Vec<Value> = documents
-        .filter(|document: &Value| document["kind"] == "PrometheusRule")
-        .collect();
+    let mut rules: Vec<Value> = documents.collect();
+    rules.retain(|document| document["kind"] == "PrometheusRule");
     assert_eq!(rules.len(), 1, "{file}");
     rules.remove(0)["spec"].take()
 }
@@ -74,23 +70,16 @@ fn promtool_accepts_the_alerts_and_rejects_broken_ones() {
 /// Scraped series, the evaluation time in minutes, and the alert that fires then.
 struct Case {
     name: &'static str,
-    /// The series with their values.
-    series: Vec<(String, &'static str)>,
     minutes: &'static str,
-    fires: Option<Fires>,
-}
-
-/// An alert, the labels that its series give it, and its summary.
-struct Fires {
-    alert: &'static str,
-    labels: Vec<(&'static str, &'static str)>,
-    summary: &'static str,
+    /// An alert, the labels that its series give it, and its summary.
+    fires: Option<(&'static str, &'static str, &'static str)>,
+    series: Vec<Value>,
 }
 
 /// A line for each case: its name, its minutes, and the alert with its labels and its summary. The lines below are the series,
 /// each with its values; the default namespace is `rukpak-system`. A comment explains the series below.
 const CASES: &str = r#"
-    all is well | 900 | nothing
+    no problem | 900 | nothing
         leader{pod="a"} 1x1000
         leader{pod="b"} 0x1000
         upgradeable{pod="a"} 1x1000
@@ -98,20 +87,20 @@ const CASES: &str = r#"
         catalog_available{exported_namespace="catalogs",name="mine"} 1x1000
         reconciles_total{controller="Bundle"} 0+10x1000
         reconcile_failures_total{controller="Bundle",reason="A"} 0+2x1000
-        # A commotion.
+        # Many repairs that end.
         objects_repaired_total{pod="a"} 0+50x20 1000x980
         platform_operators{pod="a",state="installed"} 1x1000
         platform_operators{pod="a",state="unhealthy"} 0x1000
         report_written{pod="a",name="platform-operators-core"} 1x1000
         pull_configuration_problems{source="Proxy"} 0x1000
         admission_policies_missing{pod="a"} 0x1000
-    nobody leads | 11 | RukpakProvisionerDown{} No provisioner replica is active.
+    no leader | 11 | RukpakProvisionerDown{} No provisioner replica is active.
         leader{pod="b"} 0x1000
         leader{namespace="elsewhere",pod="a"} 1x1000
-    nobody leads for a moment, as in a rollout | 13 | nothing
+    no leader during a rollout | 13 | nothing
         leader{pod="a"} 1x5 0x8 1x1000
         leader{namespace="elsewhere",pod="a"} 1x1000
-    nothing is scraped | 11 | RukpakProvisionerDown{} No provisioner replica is active.
+    no scraped series | 11 | RukpakProvisionerDown{} No provisioner replica is active.
         leader{namespace="elsewhere",pod="a"} 1x1000
     the gate is closed | 361 | RukpakClusterNotUpgradeable{} Installed operators block the upgrade of the cluster to its next minor version.
         leader{pod="a"} 1x1000
@@ -133,7 +122,7 @@ const CASES: &str = r#"
         leader{pod="a"} 1x1000
         report_written{pod="a",name="platform-operators-core"} 1x1000
         report_written{pod="a",name="platform-operators-aggregated"} 0x1000
-    a catalog is away | 31 | RukpakCatalogUnavailable{exported_namespace=catalogs,name=mine} The catalog catalogs/mine is unavailable.
+    a catalog is unavailable | 31 | RukpakCatalogUnavailable{exported_namespace=catalogs,name=mine} The catalog catalogs/mine is unavailable.
         leader{pod="a"} 1x1000
         catalog_available{exported_namespace="catalogs",name="mine"} 0x1000
     most of what one controller does fails | 60 | RukpakReconcileErrors{controller=Bundle} Most reconciles of controller Bundle fail.
@@ -142,10 +131,10 @@ const CASES: &str = r#"
         reconcile_failures_total{controller="Bundle",reason="A"} 0+4x1000
         reconcile_failures_total{controller="Bundle",reason="B"} 0+4x1000
         reconciles_total{controller="Instance"} 0+10x1000
-    somebody fights | 150 | RukpakRepairsDoNotEnd{} Installed objects are changed repeatedly.
+    repairs do not end | 150 | RukpakRepairsDoNotEnd{} Installed objects are changed repeatedly.
         leader{pod="a"} 1x1000
         objects_repaired_total{pod="a"} FIGHT
-    the cluster's proxy makes no sense | 31 | RukpakPullConfigurationInvalid{source=Proxy} The pull configuration in the cluster's Proxy is invalid.
+    the cluster's proxy is invalid | 31 | RukpakPullConfigurationInvalid{source=Proxy} The pull configuration in the cluster's Proxy is invalid.
         leader{pod="a"} 1x1000
         pull_configuration_problems{source="Proxy"} 2x1000
     the admission policies are missing | 62 | RukpakAdmissionPoliciesMissing{} Admission policies of the provisioner do not exist.
@@ -156,34 +145,28 @@ const CASES: &str = r#"
 /// The cases of the table.
 fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
-    for line in CASES.lines().map(str::trim) {
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
+    let lines = CASES.lines().map(str::trim);
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let cells: Vec<_> = line.split(" | ").collect();
         if let [name, minutes, fires] = cells[..] {
             let fires = fires.split_once('{').map(|(alert, rest)| {
                 let (labels, summary) = rest.split_once("} ").unwrap();
-                let labels = labels.split(',').filter_map(|label| label.split_once('='));
-                let labels = labels.collect();
-                Fires {
-                    alert,
-                    labels,
-                    summary,
-                }
+                (alert, labels, summary)
             });
+            let series = Vec::new();
             cases.push(Case {
                 name,
-                series: Vec::new(),
                 minutes,
                 fires,
+                series,
             });
             continue;
         }
         // Prometheus adds the labels of the scrape target.
         let (series, values) = line.split_once("} ").unwrap();
         let (name, labels) = series.split_once('{').unwrap();
-        let namespace = if labels.starts_with("namespace=") {
+        let has_namespace = labels.starts_with("namespace=");
+        let namespace = if has_namespace {
             ""
         } else {
             "namespace=\"rukpak-system\","
@@ -192,7 +175,8 @@ fn cases() -> Vec<Case> {
             "FIGHT" => include_str!("fight.txt").trim_end(),
             values => values,
         };
-        let series = (format!("rukpak_{name}{{{namespace}{labels}}}"), values);
+        let series = format!("rukpak_{name}{{{namespace}{labels}}}");
+        let series = json!({"series": series, "values": values});
         cases.last_mut().unwrap().series.push(series);
     }
     cases
@@ -200,18 +184,14 @@ fn cases() -> Vec<Case> {
 
 /// The alerts that promtool has to expect of a rule.
 fn expected(case: &Case, rule: &Value) -> Value {
-    let Some(fires) = case
-        .fires
-        .as_ref()
-        .filter(|expected| rule["alert"] == expected.alert)
-    else {
+    let Some((_, labels, summary)) = case.fires.filter(|fires| rule["alert"] == fires.0) else {
         return json!([]);
     };
     let mut all = rule["labels"].clone();
-    for (key, value) in &fires.labels {
-        all[key] = (*value).into();
+    for (key, value) in labels.split(',').filter_map(|label| label.split_once('=')) {
+        all[key] = value.into();
     }
-    json!([{"exp_labels": all, "exp_annotations": {"summary": fires.summary}}])
+    json!([{"exp_labels": all, "exp_annotations": {"summary": summary}}])
 }
 
 #[test]
@@ -223,25 +203,21 @@ fn every_alert_fires_after_its_delay_and_not_before() {
     }
     let (alerts, cases) = (rules(&groups), cases());
     for rule in alerts {
-        let mut firing = cases.iter().filter_map(|case| case.fires.as_ref());
-        assert!(firing.any(|fires| rule["alert"] == fires.alert), "{rule}");
+        let mut firing = cases.iter().filter_map(|case| case.fires);
+        assert!(firing.any(|fires| rule["alert"] == fires.0), "{rule}");
     }
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("rules.yaml");
     fs::write(&file, groups.to_string()).unwrap();
     let cases = cases.iter().map(|case| {
-        let series = case.series.iter();
-        let series: Vec<Value> = series
-            .map(|(series, values)| json!({"series": series, "values": values}))
-            .collect();
         let time = format!("{}m", case.minutes);
         let expected = alerts.iter().map(|rule| {
             json!({"eval_time": time, "alertname": rule["alert"], "exp_alerts": expected(case, rule)})
         });
-        let expected: Vec<Value> = expected.collect();
-        json!({"name": case.name, "interval": "1m", "input_series": series, "alert_rule_test": expected})
+        let expected: Value = expected.collect();
+        json!({"name": case.name, "interval": "1m", "input_series": case.series, "alert_rule_test": expected})
     });
-    let cases: Vec<Value> = cases.collect();
+    let cases: Value = cases.collect();
     let document = json!({"rule_files": [file], "evaluation_interval": "1m", "tests": cases});
     let test = dir.path().join("test.yaml");
     fs::write(&test, document.to_string()).unwrap();
@@ -252,11 +228,9 @@ fn every_alert_fires_after_its_delay_and_not_before() {
 #[test]
 fn every_alert_has_a_section_in_its_runbook() {
     let page = fs::read_to_string(root().join("docs/alerts.md")).unwrap();
-    let anchors: Vec<String> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("### "))
-        .map(|heading| heading.to_lowercase().replace(' ', "-"))
-        .collect();
+    let headings = page.lines().filter_map(|line| line.strip_prefix("### "));
+    let anchors = headings.map(|heading| heading.to_lowercase().replace(' ', "-"));
+    let anchors: Vec<String> = anchors.collect();
     for (file, _) in FILES {
         for rule in rules(&groups(file)) {
             let annotations = &rule["annotations"];

@@ -89,15 +89,12 @@ fn each_crate_uses_all_crates_above_its_row_of_the_picture() {
     let mut above = BTreeSet::new();
     for row in &rows {
         for name in row {
-            assert_eq!(
-                edges[name], above,
-                "what {name} uses, and the rows above it"
-            );
+            assert_eq!(edges[name], above, "crates that {name} uses");
         }
         above.extend(row);
     }
     for name in FOR_TESTS {
-        assert_eq!(edges[name], BTreeSet::new(), "what {name} uses");
+        assert_eq!(edges[name], BTreeSet::new(), "crates that {name} uses");
     }
     above.extend(FOR_TESTS);
     assert_eq!(crates, above, "the crates, and those of the picture");
@@ -110,10 +107,8 @@ fn pure_crates_link_no_io() {
         let args = "tree --all-features --edges normal --prefix none --format {p} --package";
         let args: Vec<&str> = args.split(' ').chain([*name]).collect();
         let tree = cargo(&args);
-        let linked: BTreeSet<&str> = tree
-            .lines()
-            .filter_map(|line| line.split(' ').next())
-            .collect();
+        let linked = tree.lines().filter_map(|line| line.split(' ').next());
+        let linked: BTreeSet<&str> = linked.collect();
         assert!(linked.contains(name), "{tree}");
         for bad in *banned {
             assert!(!linked.contains(bad), "{name} links {bad}");
@@ -234,9 +229,8 @@ fn module_edges(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
     for path in sources(source) {
         let relative = path.strip_prefix(source).unwrap().with_extension("");
         let names: Vec<_> = relative.iter().map(|name| name.to_string_lossy()).collect();
-        let is_test = names
-            .iter()
-            .any(|name| matches!(&**name, "tests" | "testing" | "fixtures"));
+        let mut all = names.iter();
+        let is_test = all.any(|name| matches!(&**name, "tests" | "testing" | "fixtures"));
         if is_test || matches!(&*names[0], "lib" | "main" | "bin") {
             continue;
         }
@@ -244,10 +238,8 @@ fn module_edges(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
         let file: syn::File = syn::parse2(tokens).unwrap();
         let mut used = UsedModules::default();
         used.visit_file(&file);
-        edges
-            .entry(names[0].to_string())
-            .or_default()
-            .extend(used.0);
+        let module = edges.entry(names[0].to_string());
+        module.or_default().extend(used.0);
     }
     let modules: BTreeSet<String> = edges.keys().cloned().collect();
     for (module, used) in &mut edges {
@@ -284,26 +276,20 @@ fn top_level_modules_form_no_cycle() {
 #[test]
 fn cycles_of_modules_are_detected() {
     let dir = tempfile::tempdir().unwrap();
+    let with_tests = "/// A test.\n#[cfg(test)]\nuse crate::d::{S, T};\nuse crate::{b::X, c::{D, E}};\n#[cfg(test)]\nmod tests { use crate::d::T; }";
     for (name, text) in [
-        (
-            "a.rs",
-            "/// A test.\n#[cfg(test)]\nuse crate::d::{S, T};\nuse crate::{b::X, c::{D, E}};\n#[cfg(test)]\nmod tests { use crate::d::T; }",
-        ),
+        ("a.rs", with_tests),
         ("b.rs", "fn f() -> crate::e::Y { g() }"),
         ("c.rs", "pub(crate) use crate::X;"),
         ("d.rs", ""),
         ("e/inner.rs", "use crate::a;"),
         ("e.rs", "mod inner;"),
     ] {
-        let path = dir.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        tests::write(dir.path(), name, text);
     }
-    let edges = module_edges(dir.path());
-    let text: Vec<String> = edges
-        .iter()
-        .map(|(module, used)| format!("{module}{used:?}"))
-        .collect();
+    let edges = module_edges(dir.path()).into_iter();
+    let text = edges.map(|(module, used)| format!("{module}{used:?}"));
+    let text: Vec<String> = text.collect();
     assert_eq!(text.join(" "), r#"a{"b", "c"} b{"e"} c{} d{} e{"a"}"#);
 }
 
@@ -328,55 +314,28 @@ pub(super) fn sources(dir: &Path) -> Vec<PathBuf> {
 /// A test file without a `mod` line is never compiled, and seems to pass.
 #[test]
 fn every_test_file_is_compiled() {
-    let mut sources = Vec::new();
-    let mut roots = BTreeSet::new();
-    let mut open = vec![root().to_owned()];
-    while let Some(dir) = open.pop() {
-        for entry in fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            if path.is_dir() && name != "target" && !name.starts_with('.') {
-                open.push(path);
-            } else if path.extension().is_some_and(|ext| ext == "rs") {
-                sources.push(path);
-            } else if name == "Cargo.toml" {
-                // A target outside of Cargo's default directories.
-                let text = fs::read_to_string(&path).unwrap();
-                let named = text
-                    .lines()
-                    .filter_map(|line| line.strip_prefix("path = \""));
-                let dir = path.parent().unwrap();
-                roots.extend(named.map(|name| dir.join(name.trim_end_matches('"'))));
-            }
-        }
+    let metadata = metadata();
+    let (mut files, mut roots) = (BTreeSet::new(), BTreeSet::new());
+    for package in metadata["packages"].as_array().unwrap() {
+        let manifest = Path::new(texts(package, "manifest_path"));
+        files.extend(sources(manifest.parent().unwrap()));
+        let targets = package["targets"].as_array().unwrap().iter();
+        roots.extend(targets.map(|target| PathBuf::from(texts(target, "src_path"))));
     }
-    let text: BTreeMap<&PathBuf, String> = sources
-        .iter()
-        .map(|path| (path, fs::read_to_string(path).unwrap()))
-        .collect();
-    for path in &sources {
+    let text = |path: &PathBuf| (path.clone(), fs::read_to_string(path).unwrap());
+    let contents: BTreeMap<PathBuf, String> = files.iter().map(text).collect();
+    for path in files.difference(&roots) {
         let stem = path.file_stem().unwrap().to_string_lossy();
         let dir = path.parent().unwrap();
-        let is_root = matches!(&*stem, "lib" | "main" | "build")
-            || ["tests", "benches", "examples", "bin"]
-                .iter()
-                .any(|f| dir.ends_with(f))
-            || roots.contains(path);
-        if is_root {
-            continue;
-        }
-        let near = |other: &&PathBuf| {
+        let is_near = |other: &PathBuf| {
             other.parent().unwrap() == dir
                 || other.with_extension("") == dir
-                || roots.contains(*other) && other.parent() == dir.parent()
+                || roots.contains(other) && other.parent() == dir.parent()
         };
-        let declared = sources.iter().filter(near).any(|other| {
-            text[other].lines().any(|line| {
-                line.trim()
-                    .trim_end_matches(';')
-                    .ends_with(&format!("mod {stem}"))
-            })
-        });
-        assert!(declared, "{} is declared nowhere", path.display());
+        let declaration = format!("mod {stem}");
+        let declares = |line: &str| line.trim().trim_end_matches(';').ends_with(&declaration);
+        let mut near = contents.iter().filter(|(other, _)| is_near(other));
+        let is_declared = near.any(|(_, text)| text.lines().any(declares));
+        assert!(is_declared, "{} is declared nowhere", path.display());
     }
 }

@@ -19,7 +19,7 @@ const GUIDES: [(&str, &str); 7] = tests::rows![
     "manifests/src/api/condition.rs" => "docs/conditions.md";
     "manifests/src/api/platform_operator.rs" => "docs/platform-operators.md";
     "provisioner/src/controllers/catalog_source/status.rs" => "docs/platform-catalogs.md";
-    "provisioner/src/controllers/catalog_source/image_template.rs" => "docs/catalog-image-templates.md";
+    "provisioner/src/controllers/catalog_source/template_resolution.rs" => "docs/catalog-image-templates.md";
     "provisioner/src/controllers/cluster_operator/model.rs" => "docs/cluster-operators.md";
     "provisioner/src/controllers/platform_operator/approval.rs" => "docs/platform-operators.md";
     "provisioner/src/controllers/cluster_operator/upgradeable.rs" => "docs/cluster-upgrades.md";
@@ -99,11 +99,8 @@ fn every_reason_of_a_condition_is_explained() {
         count += reasons.len();
         found.insert(path);
     }
-    let named: BTreeSet<String> = GUIDES
-        .iter()
-        .map(|(source, _)| (*source).to_owned())
-        .collect();
-    assert_eq!(found, named);
+    let named = GUIDES.map(|(source, _)| source.to_owned());
+    assert_eq!(found, BTreeSet::from(named));
     assert!(count > 45, "{count}");
     let code = "let resolved = condition_update(IMAGE, false, \"TwoTemplates\", &why);\nreason: \"NotReady\".to_owned(),\n\
                 condition_update(left.len(), named, \"left\")\nreason: reason::KEPT,\n#[expect(a, reason = \"it is a table\")]";
@@ -116,9 +113,8 @@ fn pages() -> Vec<PathBuf> {
     let dirs = ["", "docs", "tests/cluster"].map(|dir| root().join(dir));
     let entries = dirs.iter().flat_map(|dir| fs::read_dir(dir).unwrap());
     let paths = entries.map(|entry| entry.unwrap().path());
-    let mut pages: Vec<PathBuf> = paths
-        .filter(|path| path.extension().is_some_and(|ext| ext == "md"))
-        .collect();
+    let mut pages: Vec<PathBuf> = paths.collect();
+    pages.retain(|path| path.extension().is_some_and(|ext| ext == "md"));
     pages.sort();
     pages
 }

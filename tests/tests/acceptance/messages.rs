@@ -10,22 +10,13 @@ use tests::root;
 use super::architecture::{sources, without_tests};
 
 /// Crates with product code.
-const CRATES: [&str; 7] = [
-    "manifests",
-    "convert",
-    "unpacker",
-    "catalog",
-    "apply",
-    "provisioner",
-    "cli",
-];
+const CRATES: &str = "manifests convert unpacker catalog apply provisioner cli";
 
 /// Returns whether a text has words for people, and not only a name, a path or a format.
 fn has_words(text: &str) -> bool {
     let letters: Vec<char> = text.chars().collect();
-    letters
-        .windows(3)
-        .any(|part| part[0].is_alphanumeric() && part[1] == ' ' && part[2].is_alphabetic())
+    let mut parts = letters.windows(3);
+    parts.any(|part| part[0].is_alphanumeric() && part[1] == ' ' && part[2].is_alphabetic())
 }
 
 /// Collects the string literals with words, without documentation and other attributes than those of errors.
@@ -56,20 +47,15 @@ fn collect(tokens: TokenStream, found: &mut Vec<String>) {
 
 /// Returns whether a file has only tests or generated tables.
 fn is_excluded(path: &Path) -> bool {
-    let is_test = |name: &str| {
-        matches!(
-            name,
-            "tests" | "testing" | "fixtures" | "model" | "generated"
-        )
-    };
-    path.with_extension("")
-        .iter()
-        .any(|name| is_test(&name.to_string_lossy()))
+    let excluded = ["tests", "testing", "fixtures", "model", "generated"];
+    let path = path.with_extension("");
+    path.iter()
+        .any(|name| excluded.iter().any(|other| name == *other))
 }
 
 fn list() -> String {
     let mut list = String::new();
-    for name in CRATES {
+    for name in CRATES.split(' ') {
         let source = root().join(name).join("src");
         for file in sources(&source) {
             if is_excluded(file.strip_prefix(&source).unwrap()) {
@@ -84,15 +70,9 @@ fn list() -> String {
             let path = file.strip_prefix(root()).unwrap();
             writeln!(list, "\n{}", path.display()).unwrap();
             for text in found {
-                writeln!(
-                    list,
-                    "  {}",
-                    text.escape_debug()
-                        .to_string()
-                        .replace("\\\"", "\"")
-                        .replace("\\'", "'")
-                )
-                .unwrap();
+                let text = text.escape_debug().to_string();
+                let text = text.replace("\\\"", "\"").replace("\\'", "'");
+                writeln!(list, "  {text}").unwrap();
             }
         }
     }

@@ -1,7 +1,7 @@
-//! docs/parity.md: each row has an id, an answer, and tests or the reason for their absence.
+//! docs/parity.md and the pages beside it: each row has an id, an answer, and tests or the reason for their absence.
 //!
 //! A test names the rows that it proves in the line above its attribute: `// parity: run-3, sdk-12`. These marks are the
-//! source of the last column of the page: `RUKPAK_DOCS=write cargo test --workspace --test acceptance parity` writes it.
+//! source of the last column of the pages: `RUKPAK_DOCS=write cargo test --workspace --test acceptance parity` writes it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,9 +9,17 @@ use std::{
     path::PathBuf,
 };
 
+use super::architecture::sources;
 use super::documents::{read, root};
 
-const PAGE: &str = "docs/parity.md";
+/// The pages with comparison tables. docs/parity.md explains their columns.
+const PAGES: [&str; 5] = [
+    "docs/parity-catalogs.md",
+    "docs/parity-run-bundle.md",
+    "docs/parity-platform.md",
+    "docs/parity-opm.md",
+    "docs/parity-rukpak.md",
+];
 const HEADER: &str = "| id | asked for, or done there | here | shown by |";
 
 /// One row of a comparison table.
@@ -34,23 +42,14 @@ impl Marks {
     /// The marks of all crates.
     fn load() -> Self {
         let entries = fs::read_dir(root()).unwrap();
-        let mut open: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-        open.retain(|path| path.join("Cargo.toml").exists());
-        let mut sources = BTreeMap::new();
-        while let Some(directory) = open.pop() {
-            for entry in fs::read_dir(directory).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    open.push(path);
-                } else if path.extension().is_some_and(|extension| extension == "rs") {
-                    let name = path.strip_prefix(root()).unwrap().to_str().unwrap();
-                    sources.insert(name.to_owned(), fs::read_to_string(&path).unwrap());
-                }
-            }
-        }
+        let mut crates: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        crates.retain(|path| path.join("Cargo.toml").exists());
+        let name = |path: PathBuf| path.strip_prefix(root()).unwrap().display().to_string();
+        let names = crates.iter().flat_map(|path| sources(path)).map(name);
+        let names: BTreeSet<String> = names.collect();
         let mut marks = Self::default();
-        for (path, text) in &sources {
-            marks.scan(path, text);
+        for name in &names {
+            marks.scan(name, &read(name));
         }
         marks
     }
@@ -128,7 +127,12 @@ fn rows(page: &str) -> Vec<Row<'_>> {
     lines(page).filter_map(|(_, row)| row).collect()
 }
 
-/// Returns the problems of the page and of the marks.
+/// The texts of all pages.
+fn concatenated_pages() -> String {
+    PAGES.map(read).concat()
+}
+
+/// Returns the problems of the pages and of the marks.
 fn problems(page: &str, marks: &Marks) -> Vec<String> {
     let (mut found, mut ids) = (marks.problems.clone(), BTreeSet::new());
     for row in rows(page) {
@@ -139,10 +143,8 @@ fn problems(page: &str, marks: &Marks) -> Vec<String> {
                 .filter_map(|answer| row.answer.strip_prefix(answer));
             reasons.any(|reason| reason.len() > 10)
         };
-        let is_same = row
-            .answer
-            .strip_prefix("same")
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with([',', ';', ' ']));
+        let rest = row.answer.strip_prefix("same");
+        let is_same = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([',', ';', ' ']));
         let is_id = |letter: char| matches!(letter, 'a'..='z' | '0'..='9' | '-');
         if row.id.is_empty() || !row.id.chars().all(is_id) {
             report("the id has other characters than a-z, 0-9 and -");
@@ -182,10 +184,8 @@ fn fill(page: &str, marks: &Marks) -> String {
             tests.collect::<Vec<_>>().join("<br>")
         };
         let shown_by = marks.tests.get(row.id).map_or("none".to_owned(), quote);
-        format!(
-            "| {} | {} | {} | {shown_by} |\n",
-            row.id, row.requirement, row.answer
-        )
+        let (id, answer) = (row.id, row.answer);
+        format!("| {id} | {} | {answer} | {shown_by} |\n", row.requirement)
     });
     filled.collect()
 }
@@ -212,28 +212,29 @@ fn named(requirement: &str) -> Vec<String> {
 
 #[test]
 fn every_row_has_an_answer_and_tests_or_a_reason() {
-    let (page, marks) = (read(PAGE), Marks::load());
-    assert!(rows(&page).len() > 400, "{}", rows(&page).len());
-    let problems = problems(&page, &marks);
+    let (all, marks) = (concatenated_pages(), Marks::load());
+    assert!(rows(&all).len() > 400, "{}", rows(&all).len());
+    let problems = problems(&all, &marks);
     assert!(problems.is_empty(), "{}", problems.join("\n"));
-    let filled = fill(&page, &marks);
-    if env::var("RUKPAK_DOCS").is_ok_and(|mode| mode == "write") {
-        fs::write(root().join(PAGE), filled).unwrap();
-        return;
+    for path in PAGES {
+        let page = read(path);
+        let filled = fill(&page, &marks);
+        if env::var("RUKPAK_DOCS").is_ok_and(|mode| mode == "write") {
+            fs::write(root().join(path), filled).unwrap();
+            continue;
+        }
+        for (number, (line, expected)) in (1..).zip(page.lines().zip(filled.lines())) {
+            let remedy = "RUKPAK_DOCS=write corrects the page";
+            assert_eq!(line, expected, "{path}:{number}; {remedy}");
+        }
+        assert_eq!(page, filled);
     }
-    for (number, (line, expected)) in (1..).zip(page.lines().zip(filled.lines())) {
-        assert_eq!(
-            line, expected,
-            "{PAGE}:{number}; RUKPAK_DOCS=write corrects the page"
-        );
-    }
-    assert_eq!(page, filled);
 }
 
 /// Readers know the proposals and the programs by their names.
 #[test]
 fn every_proposal_and_every_program_has_a_table() {
-    let page = read(PAGE);
+    let page = concatenated_pages();
     let mut parts = page.split("\n#").map(|part| part.trim_start_matches('#'));
     let mut rows_of = |title: &str| {
         let part = parts.find(|part| part.trim_start().starts_with(title));
@@ -267,21 +268,11 @@ fn every_proposal_and_every_program_has_a_table() {
 
 #[test]
 fn every_test_of_rukpak_has_a_row() {
-    let page = read(PAGE);
-    let found: BTreeSet<String> = rows(&page)
-        .iter()
-        .flat_map(|row| named(row.requirement))
-        .collect();
-    for (letter, last) in [
-        ('B', 23),
-        ('I', 15),
-        ('G', 5),
-        ('V', 10),
-        ('C', 6),
-        ('R', 2),
-        ('K', 6),
-    ] {
-        for number in 1..=last {
+    let page = concatenated_pages();
+    let rows = rows(&page).into_iter();
+    let found: BTreeSet<String> = rows.flat_map(|row| named(row.requirement)).collect();
+    for (letter, last) in tests::pairs("B 23, I 15, G 5, V 10, C 6, R 2, K 6") {
+        for number in 1..=last.parse::<u32>().unwrap() {
             let row = format!("{letter}{number}");
             assert!(found.contains(&row), "{row} has no row");
         }
@@ -291,12 +282,11 @@ fn every_test_of_rukpak_has_a_row() {
 #[test]
 fn problems_of_rows_and_marks_are_reported() {
     let page = |rows: &[[&str; 2]]| {
-        let rows = rows
-            .iter()
-            .map(|[id, answer]| format!("| {id} | row | {answer} | |\n"));
+        let row = |[id, answer]: &[&str; 2]| format!("| {id} | row | {answer} | |");
+        let rows: Vec<String> = rows.iter().map(row).collect();
         format!(
-            "{HEADER}\n| --- | --- | --- | --- |\n{}\n",
-            rows.collect::<String>()
+            "{HEADER}\n| --- | --- | --- | --- |\n{}\n\n",
+            rows.join("\n")
         )
     };
     let marks = |text: &str| {
@@ -325,12 +315,9 @@ fn problems_of_rows_and_marks_are_reported() {
         "same", "/// Parity:a\n#[test]\nfn shown() {}\n" => "is not a mark";
     ] {
         let problems = problems(&page(&[["a", answer]]), &marks(source)).join("\n");
-        assert_eq!(
-            problems.is_empty(),
-            expected.is_empty(),
-            "{answer} {source}{problems}"
-        );
-        assert!(problems.contains(expected), "{answer} {source}{problems}");
+        let row = format!("{answer} {source}{problems}");
+        assert_eq!(problems.is_empty(), expected.is_empty(), "{row}");
+        assert!(problems.contains(expected), "{row}");
     }
     for (rows, expected) in tests::rows![
         [["a", "same"], ["a", "same"]] => "a: two rows have this id";

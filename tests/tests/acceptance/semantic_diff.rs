@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 const UPGRADED: [&str; 6] = [
     "rbac.authorization.k8s.io/v1beta1",
@@ -72,17 +72,10 @@ fn clean(value: &Value, under: &str) -> Value {
                     } else {
                         clean(value, key)
                     };
-                let empty = match &cleaned {
-                    Value::Null => true,
-                    Value::Object(map) => map.is_empty(),
-                    Value::Array(list) => list.is_empty(),
-                    _ => false,
-                };
-                let means_something = matches!(
-                    key.as_str(),
-                    "emptyDir" | "podSelector" | "namespaceSelector"
-                ) && cleaned.is_object();
-                if !empty || means_something {
+                let is_empty = [Value::Null, json!({}), json!([])].contains(&cleaned);
+                let is_meaningful =
+                    ["emptyDir", "podSelector", "namespaceSelector"].contains(&&**key);
+                if !is_empty || is_meaningful && cleaned.is_object() {
                     out.insert(key.clone(), cleaned);
                 }
             }
@@ -101,29 +94,26 @@ fn current(object: &Value) -> Value {
         object["apiVersion"] = format!("{}/v1", api.split('/').next().unwrap()).into();
     }
     if object["kind"] == "VerticalPodAutoscaler" {
-        object["metadata"]
-            .as_object_mut()
-            .unwrap()
-            .remove("namespace");
+        let metadata = object["metadata"].as_object_mut();
+        metadata.unwrap().remove("namespace");
     }
     clean(&object, "")
 }
 
+/// The identity of an object.
+fn key(object: &Value) -> Key {
+    let field = |keys: &[&str]| text(object, keys).to_owned();
+    let (api, kind) = (field(&["apiVersion"]), field(&["kind"]));
+    let (namespace, name) = (&["metadata", "namespace"], &["metadata", "name"]);
+    (api, kind, field(namespace), field(name))
+}
+
+/// The identity of an RBAC object, without its API.
 fn rbac(object: &Value) -> Option<Key> {
-    let kind = text(object, &["kind"]);
-    matches!(
-        kind,
-        "Role" | "ClusterRole" | "RoleBinding" | "ClusterRoleBinding"
-    )
-    .then(|| {
-        let namespace = text(object, &["metadata", "namespace"]);
-        (
-            String::new(),
-            kind.to_owned(),
-            namespace.to_owned(),
-            text(object, &["metadata", "name"]).to_owned(),
-        )
-    })
+    let (_, kind, namespace, name) = key(object);
+    let kinds = ["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"];
+    let is_rbac = kinds.contains(&&*kind);
+    is_rbac.then(|| (String::new(), kind, namespace, name))
 }
 
 /// Objects by identity. Rules and subjects replace generated RBAC names.
@@ -147,18 +137,15 @@ fn index(objects: &[Value], authored: &BTreeSet<Key>) -> BTreeMap<Key, Value> {
         let Some(key) = rbac(object).filter(|key| key.1.ends_with("Binding")) else {
             continue;
         };
-        let kind = text(object, &["roleRef", "kind"]).to_owned();
+        let [kind, name] =
+            ["kind", "name"].map(|field| text(object, &["roleRef", field]).to_owned());
+        let namespace = key.2.clone();
         let namespace = if kind == "Role" {
-            key.2.clone()
+            namespace
         } else {
             String::new()
         };
-        let target = (
-            String::new(),
-            kind,
-            namespace,
-            text(object, &["roleRef", "name"]).to_owned(),
-        );
+        let target = (String::new(), kind, namespace, name);
         if let Some(name) = renamed.get(&target) {
             object["roleRef"]["name"] = name.clone().into();
         }
@@ -167,19 +154,8 @@ fn index(objects: &[Value], authored: &BTreeSet<Key>) -> BTreeMap<Key, Value> {
                 format!("binds {} {}", object["roleRef"]["name"], object["subjects"]).into();
         }
     }
-    let key = |object: &Value| {
-        let field = |keys: &[&str]| text(object, keys).to_owned();
-        (
-            field(&["apiVersion"]),
-            field(&["kind"]),
-            field(&["metadata", "namespace"]),
-            field(&["metadata", "name"]),
-        )
-    };
-    objects
-        .into_iter()
-        .map(|object| (key(&object), object))
-        .collect()
+    let objects = objects.into_iter();
+    objects.map(|object| (key(&object), object)).collect()
 }
 
 fn diff(expected: &Value, found: &Value, path: &str, out: &mut Vec<String>) {
@@ -209,10 +185,7 @@ fn diff(expected: &Value, found: &Value, path: &str, out: &mut Vec<String>) {
 /// Returns one line for each difference.
 pub(crate) fn differences(expected: &[Value], found: &[Value]) -> Vec<String> {
     let names = |objects: &[Value]| objects.iter().filter_map(rbac).collect::<BTreeSet<_>>();
-    let authored: BTreeSet<Key> = names(expected)
-        .intersection(&names(found))
-        .cloned()
-        .collect();
+    let authored = &names(expected) & &names(found);
     let (expected, found) = (index(expected, &authored), index(found, &authored));
     let accounts: BTreeSet<&str> = expected
         .values()
@@ -221,24 +194,18 @@ pub(crate) fn differences(expected: &[Value], found: &[Value]) -> Vec<String> {
     let mut out = Vec::new();
     for key in expected.keys().chain(found.keys()).collect::<BTreeSet<_>>() {
         let (api, kind, namespace, name) = key;
-        let beta = (
-            api.replace("/v1", "/v1beta1"),
-            kind.clone(),
-            namespace.clone(),
-            name.clone(),
-        );
-        if kind == "CustomResourceDefinition"
-            && (api.ends_with("beta1") || expected.contains_key(&beta))
-        {
+        let mut beta = key.clone();
+        beta.0 = api.replace("/v1", "/v1beta1");
+        let is_beta = api.ends_with("beta1") || expected.contains_key(&beta);
+        if kind == "CustomResourceDefinition" && is_beta {
             continue;
         }
         let label = format!("{kind} {namespace}/{name}");
         match (expected.get(key), found.get(key)) {
             (Some(a), Some(b)) => diff(a, b, &label, &mut out),
             (Some(_), None) => out.push(format!("{label}: missing")),
-            (None, _)
-                if kind == "Namespace"
-                    || (kind == "ServiceAccount" && accounts.contains(name.as_str())) => {}
+            (None, _) if kind == "Namespace" => {}
+            (None, _) if kind == "ServiceAccount" && accounts.contains(&**name) => {}
             (None, _) => out.push(format!("{label}: unexpected")),
         }
     }
@@ -247,26 +214,18 @@ pub(crate) fn differences(expected: &[Value], found: &[Value]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn lost_value_differs_and_spelling_does_not() {
         let deployment = |cpu: &str, port: u64| {
-            vec![
-                json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "n"},
-                "spec": {"resources": {"limits": {"cpu": cpu}}, "port": port, "strategy": {}}}),
-            ]
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "n"},
+                "spec": {"resources": {"limits": {"cpu": cpu}}, "port": port, "strategy": {}}})
         };
-        assert!(differences(&deployment("500m", 1), &deployment("0.5", 1)).is_empty());
-        assert_eq!(
-            differences(&deployment("500m", 1), &deployment("0.5", 2)).len(),
-            1
-        );
-        assert_eq!(
-            differences(&deployment("500m", 1), &[]),
-            ["Deployment n/d: missing"]
-        );
+        let differences = |found: &[Value]| differences(&[deployment("500m", 1)], found);
+        assert_eq!(differences(&[deployment("0.5", 1)]), [""; 0]);
+        let port = "Deployment n/d.spec.port: expected 1, found 2";
+        assert_eq!(differences(&[deployment("0.5", 2)]), [port]);
+        assert_eq!(differences(&[]), ["Deployment n/d: missing"]);
     }
 }

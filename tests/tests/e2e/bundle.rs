@@ -66,14 +66,6 @@ impl<'a> Operator<'a> {
         let labels = json!({"app": operator});
         let mut args = vec![format!("--list=/apis/{}/v1/widgets", self.group())];
         args.extend(self.flags.iter().map(|flag| (*flag).to_owned()));
-        let install_modes = [
-            "OwnNamespace",
-            "SingleNamespace",
-            "MultiNamespace",
-            "AllNamespaces",
-        ];
-        let install_modes =
-            install_modes.map(|mode| json!({"type": mode, "supported": mode == "AllNamespaces"}));
         let rules =
             json!([{"apiGroups": [self.group()], "resources": ["widgets"], "verbs": ["list"]}]);
         let container = json!({
@@ -104,7 +96,7 @@ impl<'a> Operator<'a> {
             "spec": {
                 "displayName": self.name,
                 "version": self.version,
-                "installModes": install_modes,
+                "installModes": [{"type": "AllNamespaces", "supported": true}],
                 "customresourcedefinitions": {"owned": [
                     {"name": format!("widgets.{}", self.group()), "version": "v1", "kind": "Widget"},
                 ]},

@@ -23,20 +23,14 @@ use super::{
 
 /// Publishes an image of a catalog that has these versions of a package. No test installs them: their images do not exist.
 pub(crate) fn publish(image: &str, package: &'static str, versions: &[&'static str]) -> String {
-    let listed: Vec<Listed> = versions
-        .iter()
-        .map(|number| version(package, number))
-        .collect();
-    day_0::catalog_image(image, &listed.iter().collect::<Vec<_>>())
-}
-
-fn version(package: &'static str, version: &'static str) -> Listed {
-    Listed {
+    let listed = versions.iter().map(|&version| Listed {
         package,
         version,
         newest: "4.20",
         image: format!("quay.io/example/{package}:v{version}"),
-    }
+    });
+    let listed: Vec<Listed> = listed.collect();
+    day_0::catalog_image(image, &listed.iter().collect::<Vec<_>>())
 }
 
 /// Grants the provisioner a role in the marketplace, as the documentation says.
@@ -56,10 +50,8 @@ pub(crate) fn source(namespace: &str, name: &str, spec: &Value) -> Value {
 
 /// The bundles that a catalog lists to a client of its Service.
 async fn listed(services: &Api<Service>, service: &str) -> Result<Vec<String>, String> {
-    let service = services
-        .get(service)
-        .await
-        .map_err(|error| error.to_string())?;
+    let service = services.get(service).await;
+    let service = service.map_err(|error| error.to_string())?;
     let address = service.spec.and_then(|spec| spec.cluster_ip);
     let address = format!("{}:50051", address.ok_or("it has no address")?);
     let client = Client::connect(&address, ClientLimits::default()).await;
@@ -79,16 +71,12 @@ impl World {
     /// Waits until clients of a Service receive these bundles.
     pub(crate) async fn lists(&self, namespace: &str, service: &str, expected: &[&str]) {
         let services = self.api(namespace);
-        eventually(
-            &format!("{service} lists {expected:?}"),
-            LONG_TIMEOUT,
-            async || {
-                let names = listed(&services, service).await?;
-                (names == expected)
-                    .then_some(())
-                    .ok_or(format!("{names:?}"))
-            },
-        )
+        let expectation = format!("{service} lists {expected:?}");
+        eventually(&expectation, LONG_TIMEOUT, async || {
+            let names = listed(&services, service).await?;
+            let is_expected = names == expected;
+            is_expected.then_some(()).ok_or(format!("{names:?}"))
+        })
         .await;
     }
 
@@ -101,14 +89,8 @@ impl World {
         expected: impl Fn(&CatalogSourceStatus) -> bool,
     ) -> CatalogSource {
         let is_expected = |source: &CatalogSource| source.status.as_ref().is_some_and(&expected);
-        wait::until_within(
-            self.sources(namespace),
-            name,
-            expectation,
-            LONG_TIMEOUT,
-            is_expected,
-        )
-        .await
+        let sources = self.sources(namespace);
+        wait::until_within(sources, name, expectation, LONG_TIMEOUT, is_expected).await
     }
 
     /// Waits until a CatalogSource reports that it is served at this address.

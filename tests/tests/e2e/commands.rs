@@ -31,44 +31,31 @@ async fn k1_k4_directory_is_uploaded_runs_and_is_downloaded() {
     let _unchanged = CORE_POD.read().await;
     let operator = Operator::new("commands", "1.0.0");
     let dir = operator.dir();
-    let run = rukpak(
-        world,
-        &["install", "commands", dir.path().to_str().unwrap()],
-    )
-    .exits(0);
-    let installed = "bundleinstance.core.rukpak.io/commands installed: version 1.0.0,";
-    assert!(
-        run.out.starts_with(installed) && run.out.ends_with("healthy\n"),
-        "{run:?}"
-    );
+    let path = dir.path().to_str().unwrap();
+    let run = rukpak(world, &["install", "commands", path]).exits(0);
+    run.out_starts_with("bundleinstance.core.rukpak.io/commands installed: version 1.0.0,");
+    assert!(run.out.ends_with("healthy\n"), "{run:?}");
     let instance = world.healthy("commands", "1.0.0").await;
     let bundle = instance.status.unwrap().installed_bundle_name.unwrap();
 
-    let tree = rukpak(world, &["status", "commands"]).exits(0).out;
-    assert!(
-        tree.starts_with("BundleInstance commands 1.0.0 in "),
-        "{tree}"
-    );
-    assert!(tree.contains("✓ Deployment "), "{tree}");
+    let run = rukpak(world, &["status", "commands"]).exits(0);
+    run.out_starts_with("BundleInstance commands 1.0.0 in ");
+    run.out_has("✓ Deployment ");
 
     let run = rukpak(world, &["content", &bundle]).exits(0);
-    let kinds: Vec<String> = manifests::yaml::documents(run.out.as_bytes())
-        .map(|document| {
-            document.unwrap()["kind"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned()
-        })
+    let objects = manifests::yaml::documents(run.out.as_bytes());
+    let kinds: Vec<_> = objects
+        .map(|object| object.unwrap()["kind"].take())
         .collect();
     for kind in ["CustomResourceDefinition", "Deployment", "ServiceAccount"] {
-        assert!(kinds.iter().any(|found| found == kind), "{kinds:?}");
+        assert!(kinds.contains(&kind.into()), "{kinds:?}");
     }
     let copy = tempfile::tempdir().unwrap();
     let copy = copy.path().join("copy");
     let copy = copy.to_str().unwrap();
     rukpak(world, &["content", &bundle, "--original", "-o", copy]).exits(0);
     let read = |root: &str| fs::read(format!("{root}/manifests/csv.yaml")).unwrap();
-    assert_eq!(read(copy), read(dir.path().to_str().unwrap()));
+    assert_eq!(read(copy), read(path));
 
     let run = rukpak(world, &["diff", "commands", copy]).exits(0);
     assert_eq!(run.out, "", "the same bundle changes nothing");

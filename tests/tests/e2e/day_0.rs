@@ -18,18 +18,15 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use manifests::{
-    api::config::{CLUSTER_VERSION, ClusterVersion},
-    yaml,
-};
+use manifests::api::config::{CLUSTER_VERSION, ClusterVersion};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::Buildah;
 
-use super::{bundle, bundle::Operator, catalogs};
+use super::{bundle, bundle::Operator, catalogs, environment::define};
 
 /// The directory of the Go module with OpenShift's CRDs. tests/e2e.sh sets it, because the node has no network.
-const OPENSHIFT_MODULE: &str = "RUKPAK_E2E_DEFINITIONS";
+const OPENSHIFT_MODULE: &str = "RUKPAK_E2E_CRDS";
 /// The namespace of the catalogs, as on OpenShift.
 pub(crate) const MARKETPLACE: &str = "openshift-marketplace";
 /// The packages of the initial platform operators.
@@ -72,11 +69,7 @@ pub(crate) async fn declare(cluster: &Cluster) -> Day0 {
     ]
     .map(|file| optional.join(file));
     for file in openshift.into_iter().chain(optional_files) {
-        let bytes = fs::read(&file).unwrap();
-        let crd: Value = yaml::documents(&bytes).next().unwrap().unwrap();
-        let name = crd["metadata"]["name"].as_str().unwrap().to_owned();
-        apply(crd).await;
-        cluster.wait_established(&name).await.unwrap();
+        define(cluster, &file).await;
     }
     apply(json!({
         "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
@@ -174,26 +167,9 @@ pub(crate) fn publish(
 
 /// Writes a catalog of these bundles. Each bundle replaces the previous one of its package.
 fn write(bundles: &[&Listed]) -> TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    let mut texts = Vec::new();
-    let mut packages: Vec<&str> = bundles.iter().map(|bundle| bundle.package).collect();
-    packages.dedup();
-    for package in packages {
-        let of_package = bundles.iter().filter(|bundle| bundle.package == package);
-        let mut entries: Vec<Value> = Vec::new();
-        for bundle in of_package {
-            let mut entry = json!({"name": format!("{package}.v{}", bundle.version)});
-            if let Some(before) = entries.last() {
-                entry["replaces"] = before["name"].clone();
-            }
-            entries.push(entry);
-        }
-        texts.push(json!({"schema": "olm.package", "name": package, "defaultChannel": "stable"}));
-        texts.push(json!({"schema": "olm.channel", "package": package, "name": "stable", "entries": entries}));
-    }
-    for bundle in bundles {
+    let documents = bundles.iter().map(|bundle| {
         let (package, version) = (bundle.package, bundle.version);
-        texts.push(json!({
+        json!({
             "schema": "olm.bundle", "package": package, "name": format!("{package}.v{version}"),
             "image": bundle.image,
             "properties": [
@@ -201,81 +177,76 @@ fn write(bundles: &[&Listed]) -> TempDir {
                 {"type": "olm.maxOpenShiftVersion", "value": bundle.newest},
                 {"type": "olm.csv.metadata", "value": {"displayName": package}},
             ],
-        }));
+        })
+        .to_string()
+    });
+    let documents = documents.collect::<Vec<_>>().join("\n");
+    let versions = bundles
+        .iter()
+        .map(|bundle| (bundle.package, bundle.version));
+    write_catalog(&versions.collect::<Vec<_>>(), documents)
+}
+
+/// Writes the subdirectory `configs` with documents of bundles, and the packages and versions that they have. Each version
+/// replaces the previous one of its package in the channel `stable`.
+pub(crate) fn write_catalog(versions: &[(&str, &str)], mut documents: String) -> TempDir {
+    for of_package in versions.chunk_by(|one, other| one.0 == other.0) {
+        let package = of_package[0].0;
+        let mut entries: Vec<Value> = Vec::new();
+        for (_, version) in of_package {
+            let mut entry = json!({"name": format!("{package}.v{version}")});
+            if let Some(before) = entries.last() {
+                entry["replaces"] = before["name"].clone();
+            }
+            entries.push(entry);
+        }
+        let defaults =
+            json!({"schema": "olm.package", "name": package, "defaultChannel": "stable"});
+        let channel = json!({"schema": "olm.channel", "package": package, "name": "stable", "entries": entries});
+        documents.extend([format!("\n{defaults}\n{channel}")]);
     }
-    let texts: Vec<String> = texts.iter().map(Value::to_string).collect();
-    fs::create_dir(dir.path().join("configs")).unwrap();
-    fs::write(dir.path().join("configs/catalog.json"), texts.join("\n")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    tests::write(dir.path(), "configs/catalog.json", documents);
     dir
 }
 
 /// Publishes a catalog as an image, `name:tag`.
 pub(crate) fn catalog_image(name: &str, bundles: &[&Listed]) -> String {
     let image = format!("{}/catalogs/{name}", node::REGISTRY);
-    push_catalog(&image, &[], bundles);
+    let file = "FROM scratch\nLABEL operators.operatorframework.io.index.configs.v1=/configs\nCOPY . /\nUSER 1001\n";
+    Buildah::new().publish(file, write(bundles).path(), &image, &[]);
     image
 }
 
-/// Pushes a catalog as an image, with these flags of `buildah push`.
-pub(crate) fn push_catalog(image: &str, flags: &[&str], bundles: &[&Listed]) {
-    let dir = write(bundles);
-    let file = "FROM scratch\nLABEL operators.operatorframework.io.index.configs.v1=/configs\nCOPY . /\nUSER 1001\n";
-    let buildah = Buildah::new();
-    let built = buildah.build(file, dir.path(), &[]);
-    let flags = [&["--tls-verify=false"], flags].concat();
-    buildah.push(&built, &format!("docker://{image}"), &flags);
-}
-
-/// `rukpak catalog serve` on this machine, at an address that pods reach.
-pub(crate) struct Server {
-    child: Child,
-    _folder: TempDir,
-}
-
-impl Server {
-    /// Serves the catalog in the subdirectory `configs`.
-    pub(crate) fn start(port: u16, dir: TempDir) -> Self {
-        let mut command = Command::new("rukpak");
-        command
-            .args(["catalog", "serve", "--port", &port.to_string()])
-            .arg(dir.path().join("configs"))
-            // A reader that waits for the end of the tests' output must not wait for this process.
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .unwrap_or_else(|error| panic!("{command:?}: {error}; tests/e2e.sh has it in PATH"));
-        let mut log = BufReader::new(child.stderr.take().unwrap());
-        let mut lines = String::new();
-        while !lines.contains("serving registry") {
-            assert_ne!(
-                log.read_line(&mut lines).unwrap(),
-                0,
-                "{command:?}: {lines}"
-            );
-        }
-        // A closed pipe would end the server at its next log line.
-        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-        Self {
-            child,
-            _folder: dir,
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-/// Serves a catalog in place of the previous one, as an update of a catalog's pod does.
+/// Serves a catalog with `rukpak catalog serve` on this machine, at an address that pods reach, in place of the previous
+/// catalog, as an update of a catalog's pod does.
 pub(crate) fn serve(bundles: &[&Listed]) {
     // The server ends with the machine at the latest.
-    static SERVER: Mutex<Option<Server>> = Mutex::new(None);
+    static SERVER: Mutex<Option<(Child, TempDir)>> = Mutex::new(None);
     let mut server = SERVER.lock().unwrap();
-    drop(server.take());
-    *server = Some(Server::start(PORT, write(bundles)));
+    if let Some((mut child, _)) = server.take() {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let dir = write(bundles);
+    let mut command = Command::new("rukpak");
+    command
+        .args(["catalog", "serve", "--port", &PORT.to_string()])
+        .arg(dir.path().join("configs"))
+        // A reader that waits for the end of the tests' output must not wait for this process.
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}; tests/e2e.sh has it in PATH"));
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    let mut lines = String::new();
+    while !lines.contains("serving registry") {
+        let count = log.read_line(&mut lines).unwrap();
+        assert_ne!(count, 0, "{command:?}: {lines}");
+    }
+    // A closed pipe would end the server at its next log line.
+    std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+    *server = Some((child, dir));
 }

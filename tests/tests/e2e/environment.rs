@@ -1,6 +1,6 @@
 //! The cluster of all tests, with the provisioner installed from the install file.
 
-use std::{fmt::Debug, process::Command};
+use std::{fmt::Debug, fs, path::Path, process::Command};
 
 use cluster::{Cluster, DryRun, KUBECONFIG, node, sandbox};
 use k8s_openapi::{
@@ -11,8 +11,10 @@ use kube::{
     Api, Client, Resource,
     api::{DeleteParams, Patch, PatchParams},
 };
-use manifests::api::bundle::Bundle;
-use manifests::api::bundle_instance::BundleInstance;
+use manifests::{
+    api::{bundle::Bundle, bundle_instance::BundleInstance},
+    yaml,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tests::Args;
@@ -39,7 +41,7 @@ pub(crate) static CORE_POD: RwLock<()> = RwLock::const_new(());
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) cluster: &'static Cluster,
-    /// The catalogs from before the installation; `None` if another process installed the provisioner.
+    /// The catalogs from before the installation; `None` if this process did not install the provisioner.
     pub(crate) day_0: Option<Day0>,
 }
 
@@ -48,28 +50,41 @@ pub(crate) async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     WORLD
         .get_or_init(|| async {
+            let has_node = sandbox::current().is_some() && std::env::var_os(KUBECONFIG).is_some();
             assert!(
-                sandbox::current().is_some() && std::env::var_os(KUBECONFIG).is_some(),
+                has_node,
                 "there is no node here: run `make e2e`, which starts one"
             );
             let cluster = Cluster::shared().await.unwrap();
-            let mut world = World {
-                cluster,
-                day_0: None,
-            };
+            let day_0 = None;
+            let mut world = World { cluster, day_0 };
             let existing = world.api::<Deployment>(SYSTEM).get_opt(CORE).await;
             if existing.unwrap().is_none() {
                 world.day_0 = Some(day_0::declare(cluster).await);
-                let file = concat!(
-                    env!("CARGO_MANIFEST_DIR"),
-                    "/../manifests/install/rukpak.yaml"
-                );
-                kubectl(cluster, &["apply", "--server-side", "-f", file]);
+                apply_install_file(cluster);
             }
             world.provisioner().await;
             world
         })
         .await
+}
+
+/// Applies the install file of the provisioner.
+pub(crate) fn apply_install_file(cluster: &Cluster) {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../manifests/install/rukpak.yaml"
+    );
+    kubectl(cluster, &["apply", "--server-side", "-f", file]);
+}
+
+/// Applies the CRD of a file, and waits until its kind is served.
+pub(crate) async fn define(cluster: &Cluster, file: &Path) {
+    let bytes = fs::read(file).unwrap();
+    let crd: Value = yaml::documents(&bytes).next().unwrap().unwrap();
+    cluster.apply(&crd, DryRun::No).await.unwrap();
+    let name = crd["metadata"]["name"].as_str().unwrap();
+    cluster.wait_established(name).await.unwrap();
 }
 
 /// Runs kubectl as the cluster admin, and returns its standard output.
@@ -105,6 +120,12 @@ pub(crate) async fn merge_status<K: DeserializeOwned>(api: &Api<K>, name: &str, 
 impl World {
     pub(crate) fn client(&self) -> Client {
         self.cluster.client().unwrap()
+    }
+
+    /// The minor version of the API server.
+    pub(crate) async fn kubernetes(&self) -> u64 {
+        let version = self.client().apiserver_version().await.unwrap().git_version;
+        version.split('.').nth(1).unwrap().parse().unwrap()
     }
 
     /// Returns the API of the objects of a namespace.
@@ -154,9 +175,10 @@ impl World {
     /// Waits until a Bundle is unpacked.
     pub(crate) async fn unpacked(&self, name: &str) -> Bundle {
         wait::until(self.bundles(), name, "unpacked", |bundle: &Bundle| {
-            let conditions = bundle.status.as_ref().map(|status| &status.conditions);
-            conditions
-                .is_some_and(|conditions| line(conditions, "Unpacked") == "True UnpackSuccessful")
+            let status = bundle.status.as_ref();
+            status.is_some_and(|status| {
+                line(&status.conditions, "Unpacked") == "True UnpackSuccessful"
+            })
         })
         .await
     }
@@ -170,18 +192,15 @@ impl World {
 
     /// Creates a BundleInstance of a registry+v1 bundle in an image, with more fields of its spec.
     pub(crate) async fn install(&self, name: &str, image: &str, more: Value) {
-        let mut spec =
-            json!({"provisionerClassName": "core-rukpak-io-registry", "template": template(image)});
-        spec.as_object_mut()
-            .unwrap()
-            .extend(more.as_object().unwrap().clone());
-        self.apply(json!({
+        let mut instance = json!({
             "apiVersion": "core.rukpak.io/v1alpha1",
             "kind": "BundleInstance",
             "metadata": {"name": name},
-            "spec": spec,
-        }))
-        .await;
+            "spec": {"provisionerClassName": "core-rukpak-io-registry", "template": template(image)},
+        });
+        let spec = instance["spec"].as_object_mut().unwrap();
+        spec.extend(more.as_object().unwrap().clone());
+        self.apply(instance).await;
     }
 
     /// Changes the image of a BundleInstance.
@@ -192,13 +211,8 @@ impl World {
 
     /// Waits until a condition has this `status reason`.
     pub(crate) async fn condition(&self, name: &str, kind: &str, expected: &str) -> BundleInstance {
-        wait::until(
-            self.instances(),
-            name,
-            &format!("{kind} {expected}"),
-            |instance| line(conditions(instance), kind) == expected,
-        )
-        .await
+        let is_expected = |instance: &BundleInstance| line(conditions(instance), kind) == expected;
+        wait::until(self.instances(), name, expected, is_expected).await
     }
 
     /// Waits until a version is installed and healthy.
@@ -215,7 +229,13 @@ impl World {
 
     /// Waits until the provisioner's Deployment is Available.
     pub(crate) async fn provisioner(&self) {
-        wait::until(self.api::<Deployment>(SYSTEM), CORE, "Available", available).await;
+        self.runs(SYSTEM, CORE).await;
+    }
+
+    /// Waits until a Deployment is Available.
+    pub(crate) async fn runs(&self, namespace: &str, deployment: &str) {
+        let deployments = self.api::<Deployment>(namespace);
+        wait::until(deployments, deployment, "Available", available).await;
     }
 
     /// Deletes a BundleInstance and waits until no object in the cluster has its ownership labels.
@@ -224,13 +244,9 @@ impl World {
         self.instances().delete(name, &params).await.unwrap();
         wait::deleted(self.instances(), name).await;
         let kinds = kubectl(self.cluster, "api-resources --verbs list -o name");
+        let mut kinds: Vec<&str> = kinds.lines().collect();
         let short_lived = "events events.events.k8s.io endpoints componentstatuses";
-        let is_short_lived = |kind: &str| {
-            short_lived
-                .split(' ')
-                .any(|short_lived| short_lived == kind)
-        };
-        let kinds: Vec<&str> = kinds.lines().filter(|kind| !is_short_lived(kind)).collect();
+        kinds.retain(|kind| !short_lived.split(' ').any(|other| other == *kind));
         let kinds = kinds.join(",");
         // The garbage collector deletes the Bundle and dependents of the objects later.
         let of_instance = format!("--all-namespaces -l core.rukpak.io/owner-name={name} {kinds}");
@@ -243,10 +259,8 @@ impl World {
 pub(crate) fn conditions(
     instance: &BundleInstance,
 ) -> &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition] {
-    instance
-        .status
-        .as_ref()
-        .map_or(&[], |status| &status.conditions)
+    let status = instance.status.as_ref();
+    status.map_or(&[], |status| &status.conditions)
 }
 
 fn template(image: &str) -> Value {

@@ -1,19 +1,17 @@
-//! Images that the node pulls: how its kubelet, its runtime and its scheduler run unpack Jobs.
+//! Images that the node pulls: how its kubelet and its runtime run unpack Jobs.
 
-mod failures;
 mod flags;
 
 use std::fs;
 
-use k8s_openapi::api::{batch::v1::Job, core::v1::PodSpec};
-use kube::{Api, ResourceExt as _, api::ListParams};
-use manifests::api::bundle::Bundle;
+use k8s_openapi::api::core::v1::PodSpec;
+use manifests::api::bundle::{Bundle, Phase};
 use serde_json::{Value, json};
 use tests::{Auth, OWNER, Registry, TENANT};
 
 use super::{
     bundle::Operator,
-    environment::{CORE_POD, SYSTEM, World, world},
+    environment::{CORE_POD, SYSTEM, World, kubectl, world},
     wait::{self, line, message},
 };
 
@@ -24,50 +22,28 @@ fn pulled(image: &str) -> Value {
 
 /// Waits for `status reason` of the condition Unpacked, with this text in its message.
 async fn wait_unpacked(world: &World, name: &str, expected: &str, text: &str) -> Bundle {
-    wait::until(
-        world.bundles(),
-        name,
-        &format!("{expected}: {text}"),
-        |bundle: &Bundle| {
-            let conditions = bundle.status.as_ref().map(|status| &status.conditions);
-            conditions.is_some_and(|conditions| {
-                line(conditions, "Unpacked") == expected
-                    && message(conditions, "Unpacked").contains(text)
-            })
-        },
-    )
+    wait::until(world.bundles(), name, text, |bundle: &Bundle| {
+        bundle.status.as_ref().is_some_and(|status| {
+            line(&status.conditions, "Unpacked") == expected
+                && message(&status.conditions, "Unpacked").contains(text)
+        })
+    })
     .await
 }
 
 /// Deletes a Bundle, and waits until its Job and its pods are deleted.
 async fn delete(world: &World, name: &str) {
-    let jobs: Api<Job> = world.api(SYSTEM);
-    let of_bundle = ListParams::default().labels(&labels(name));
-    let made = jobs.list(&of_bundle).await.unwrap();
-    let pods = world.pods().list(&of_bundle).await.unwrap();
     world.delete(name).await;
-    for job in made {
-        wait::deleted(jobs.clone(), &job.name_any()).await;
-    }
-    for pod in pods {
-        wait::deleted(world.pods(), &pod.name_any()).await;
-    }
+    let of_bundle = format!(
+        "wait --for=delete --timeout=240s jobs,pods -l {}",
+        labels(name)
+    );
+    kubectl(world.cluster, &format!("-n {SYSTEM} {of_bundle}"));
 }
 
 /// The label selector of a Bundle's Job and its pods.
 fn labels(bundle: &str) -> String {
     format!("core.rukpak.io/owner-kind=Bundle,core.rukpak.io/owner-name={bundle}")
-}
-
-async fn job_of(world: &World, bundle: &str) -> Job {
-    let of_bundle = ListParams::default().labels(&labels(bundle));
-    let jobs = world.api::<Job>(SYSTEM).list(&of_bundle).await.unwrap();
-    assert_eq!(jobs.items.len(), 1, "{jobs:#?}");
-    jobs.items.into_iter().next().unwrap()
-}
-
-fn digest(bundle: &Bundle) -> Option<String> {
-    bundle.status.as_ref()?.content_digest.clone()
 }
 
 fn reference(bundle: &Bundle) -> String {
@@ -97,6 +73,7 @@ async fn job_pull_delivers_the_same_content_as_registry_pull() {
     world.bundle("by-node", pulled(&image)).await;
     let by_registry = world.unpacked("by-registry").await;
     let by_node = world.unpacked("by-node").await;
+    let digest = |bundle: &Bundle| bundle.status.as_ref()?.content_digest.clone();
     assert_eq!(digest(&by_node), digest(&by_registry));
     assert_eq!(reference(&by_node), reference(&by_registry));
     assert!(reference(&by_node).contains("@sha256:"));
@@ -112,6 +89,24 @@ async fn job_pull_delivers_the_same_content_as_registry_pull() {
     assert!(!run.contains("by-node"), "{run}");
     world.delete("by-registry").await;
     delete(world, "by-node").await;
+}
+
+// parity: b6
+#[tokio::test]
+async fn b06_missing_image_is_reported_with_kubelet_message() {
+    let world = world().await;
+    let _flags = CORE_POD.read().await;
+    let image = world.image("by-node-missing:v1.0.0");
+    world.bundle("by-node-missing", pulled(&image)).await;
+    let text = format!("Back-off pulling image \"{image}\"");
+    let bundle = wait_unpacked(world, "by-node-missing", "False UnpackPending", &text).await;
+    let status = bundle.status.unwrap();
+    assert_eq!(status.phase, Some(Phase::Pending));
+    assert!(message(&status.conditions, "Unpacked").starts_with(&text));
+    // The kubelet's next attempt pulls the image once it exists.
+    Operator::new("bynodemissing", "1.0.0").push(&image, &[]);
+    world.unpacked("by-node-missing").await;
+    delete(world, "by-node-missing").await;
 }
 
 #[tokio::test]
@@ -130,13 +125,12 @@ async fn node_pulls_private_image_with_pull_secret() {
     wait_unpacked(world, "by-node-stranger", "False UnpackPending", &image).await;
     delete(world, "by-node-stranger").await;
 
-    world
-        .apply(json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-            "metadata": {"name": "by-node", "namespace": SYSTEM},
-            "stringData": {".dockerconfigjson": registry.docker_config(TENANT)},
-        }))
-        .await;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": "by-node", "namespace": SYSTEM},
+        "stringData": {".dockerconfigjson": registry.docker_config(TENANT)},
+    });
+    world.apply(secret).await;
     let mut source = pulled(&image);
     source["image"]["pullSecret"] = "by-node".into();
     world.bundle("by-node-private", source).await;

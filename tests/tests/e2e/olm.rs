@@ -1,7 +1,7 @@
 //! The product beside the real OLM v0: its two controllers run on a separate node.
 //!
 //! ```text
-//!  rukpak catalog serve, or a pod of ours ── gRPC ── catalog-operator ── unpack Job ── olm-operator ── operator
+//!  registry pod ── gRPC ── catalog-operator ── unpack Job ── olm-operator ── operator
 //! ```
 
 mod availability;
@@ -15,6 +15,5 @@ mod large;
 mod permissions;
 mod preexisting;
 mod run;
-mod served;
 mod switch;
 mod write_proxy;

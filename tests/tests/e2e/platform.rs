@@ -1,22 +1,31 @@
 //! Platform operators from the installation of a cluster to its upgrade.
 
-use kube::{Api, api::DeleteParams};
-use manifests::api::condition::INSTALLED;
+use kube::Api;
 use manifests::api::config::{ClusterOperator, OperatorStatusCondition};
 use manifests::api::platform_operator::PlatformOperator;
 use serde_json::json;
 
 use super::{
     day_0::{self, PACKAGES},
-    environment::{World, conditions, world},
-    wait::{self, line, message},
+    environment::{World, world},
+    wait,
 };
 
 const AGGREGATED: &str = "platform-operators-aggregated";
 
 impl World {
-    fn operators(&self) -> Api<PlatformOperator> {
-        Api::all(self.client())
+    /// Waits until a platform operator reports a version that waits for the upgrade of the cluster.
+    pub(crate) async fn offers_upgrade(&self, name: &str, version: &str) {
+        let operators: Api<PlatformOperator> = Api::all(self.client());
+        wait::until(operators, name, version, |operator| {
+            let status = operator.status.as_ref();
+            let next = status.and_then(|status| status.next_available.as_ref());
+            next.is_some_and(|next| {
+                let reason = next.waits_for.as_deref().unwrap_or_default();
+                next.version == version && reason.contains("when the cluster is upgraded")
+            })
+        })
+        .await;
     }
 
     /// Waits for the status and reason of one of the ClusterOperator's conditions, and returns its message.
@@ -35,11 +44,13 @@ impl World {
 }
 
 fn condition<'a>(operator: &'a ClusterOperator, kind: &str) -> Option<&'a OperatorStatusCondition> {
-    let status = operator.status.as_ref()?;
-    status
-        .conditions
-        .iter()
-        .find(|condition| condition.type_ == kind)
+    let mut conditions = operator.status.as_ref()?.conditions.iter();
+    conditions.find(|condition| condition.type_ == kind)
+}
+
+fn is_healthy(operator: &ClusterOperator) -> bool {
+    let is = |kind, status| condition(operator, kind).is_some_and(|found| found.status == status);
+    is("Available", "True") && is("Degraded", "False") && is("Upgradeable", "True")
 }
 
 // parity: max-1, max-17, platform-1
@@ -53,38 +64,18 @@ async fn platform_operators_are_installed_and_follow_the_cluster() {
         world.healthy(package, "1.0.0").await;
     }
     let reef = world.instances().get("reef").await.unwrap();
-    let reported = world
-        .wait_condition("Available", "True", "AsExpected")
-        .await;
+    let available = world.wait_condition("Available", "True", "AsExpected");
+    let reported = available.await;
     assert_eq!(reported, "All platform operators are in a successful state");
     let operators: Api<ClusterOperator> = Api::all(world.client());
     for name in [AGGREGATED, "platform-operators-core"] {
-        let is_healthy = |operator: &ClusterOperator| {
-            let is = |kind, status| {
-                condition(operator, kind).is_some_and(|condition| condition.status == status)
-            };
-            is("Available", "True") && is("Degraded", "False") && is("Upgradeable", "True")
-        };
-        wait::until(operators.clone(), name, "well", is_healthy).await;
+        wait::until(operators.clone(), name, "healthy", is_healthy).await;
     }
 
     // The next minor version of one operator waits for the cluster's upgrade.
     let newer = day_0::publish("tide", "1.1.0", "4.20");
     day_0::serve(&[&day.tide, &newer]);
-    wait::until(
-        world.operators(),
-        "tide",
-        "waiting for the cluster",
-        |operator| {
-            let status = operator.status.as_ref();
-            let next = status.and_then(|status| status.next_available.as_ref());
-            next.is_some_and(|next| {
-                let waits = next.waits_for.as_deref().unwrap_or_default();
-                next.version == "1.1.0" && waits.contains("when the cluster is upgraded")
-            })
-        },
-    )
-    .await;
+    world.offers_upgrade("tide", "1.1.0").await;
     world.healthy("tide", "1.0.0").await;
 
     // Operators follow only after the cluster's upgrade is completed.
@@ -103,50 +94,16 @@ async fn platform_operators_are_installed_and_follow_the_cluster() {
         "The following operators will not run on the next OpenShift Version: reef-system/reef"
     );
 
-    // A bundle for older clusters only is rejected, also for a BundleInstance of a user. The other operators stay healthy.
-    let below = day_0::publish("shoal", "1.0.0", "4.12");
-    let too_old = "requires OpenShift <= 4.12 but the cluster is 4.13";
-    let by_hand = "shoal-by-hand";
-    world.install(by_hand, &below.image, json!({})).await;
-    wait::until(world.instances(), by_hand, too_old, |instance| {
-        let all = conditions(instance).iter();
-        all.map(|condition| condition.message.as_str())
-            .any(|message| message.contains(too_old))
-    })
-    .await;
-    world.remove("shoal-by-hand").await;
-
     // The catalog raises the max OpenShift version of the same bundle.
     let raised = day_0::Listed {
         newest: "4.14",
         ..day.reef.clone()
     };
-    let image = day_0::catalog_image("pulled:v2", &[&raised, &day.lagoon, &below]);
-    world
-        .apply(day_0::source("pulled", &json!({"image": image})))
-        .await;
-    let open = |operator: &ClusterOperator| {
-        condition(operator, "Upgradeable").is_some_and(|condition| condition.status == "True")
-    };
-    wait::until(operators, AGGREGATED, "open again", open).await;
+    let image = day_0::catalog_image("pulled:v2", &[&raised, &day.lagoon]);
+    let source = day_0::source("pulled", &json!({"image": image}));
+    world.apply(source).await;
+    wait::until(operators, AGGREGATED, "open again", is_healthy).await;
     // The provisioner did not change the BundleInstance.
     let same = world.healthy("reef", "1.0.0").await;
     assert_eq!(same.metadata.generation, reef.metadata.generation);
-
-    // A platform operator without an eligible bundle for this cluster reports that.
-    world.apply(day_0::platform_operator("shoal")).await;
-    wait::until(world.operators(), "shoal", "refused", |operator| {
-        let status = operator.status.as_ref();
-        status.is_some_and(|status| {
-            line(&status.conditions, INSTALLED) == "False SourceFailed"
-                && message(&status.conditions, INSTALLED).contains("no eligible bundle")
-        })
-    })
-    .await;
-    let params = DeleteParams::default();
-    world.operators().delete("shoal", &params).await.unwrap();
-    wait::deleted(world.operators(), "shoal").await;
-    world
-        .wait_condition("Available", "True", "AsExpected")
-        .await;
 }

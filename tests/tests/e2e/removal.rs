@@ -61,14 +61,12 @@ async fn documented_removal_leaves_nothing() {
     wait::deleted(Api::<Namespace>::all(client.clone()), SYSTEM).await;
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     let left = crds.list(&ListParams::default()).await.unwrap();
-    let names: Vec<String> = left
-        .into_iter()
-        .filter_map(|crd| crd.metadata.name)
-        .filter(|name| {
-            let of_operator = |package: &&str| name.contains(&format!(".{package}.example.com"));
-            name.ends_with(&format!(".{GROUP}")) || PACKAGES.iter().any(of_operator)
-        })
-        .collect();
+    let names = left.into_iter().filter_map(|crd| crd.metadata.name);
+    let mut names: Vec<String> = names.collect();
+    names.retain(|name| {
+        let of_operator = |package: &&str| name.contains(&format!(".{package}.example.com"));
+        name.ends_with(&format!(".{GROUP}")) || PACKAGES.iter().any(of_operator)
+    });
     assert!(names.is_empty(), "{names:?}");
     let kinds = "deployments,serviceaccounts,clusterroles,clusterrolebindings";
     let selector = format!("{} in ({})", labels::OWNER_NAME, PACKAGES.join(","));
@@ -78,14 +76,11 @@ async fn documented_removal_leaves_nothing() {
     // CatalogSources are kept; the objects that served them are deleted.
     let sources = world.sources(MARKETPLACE);
     assert!(sources.get_opt("wreck").await.unwrap().is_some());
-    wait::eventually("nothing that served", TIMEOUT, async || {
-        let left = kubectl(
-            cluster,
-            &format!("-n {MARKETPLACE} get {SERVED} --output=name"),
-        );
-        (left.trim() == "serviceaccount/default")
-            .then_some(())
-            .ok_or(left)
+    let served = format!("-n {MARKETPLACE} get {SERVED} --output=name");
+    wait::eventually("without objects that serve", TIMEOUT, async || {
+        let left = kubectl(cluster, &served);
+        let is_default = left.trim() == "serviceaccount/default";
+        is_default.then_some(()).ok_or(left)
     })
     .await;
     let gate: Api<ClusterOperator> = Api::all(client);

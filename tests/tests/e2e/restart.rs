@@ -26,11 +26,8 @@ pub(crate) fn process(container: &ContainerStatus) -> u32 {
         .arg(node::containerd().unwrap())
         .args(["--namespace", "k8s.io", "tasks", "list"]);
     let output = command.output().unwrap();
-    assert!(
-        output.status.success(),
-        "{command:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {error}");
     let tasks = String::from_utf8(output.stdout).unwrap();
     let task = tasks.lines().find(|line| line.starts_with(container));
     let task = task.unwrap_or_else(|| panic!("no {container} among\n{tasks}"));
@@ -68,19 +65,15 @@ async fn installation_finishes_after_provisioner_restart() {
     begin(world, "killed").await;
     kill(status);
     let id = |pod: &Pod| container(pod).container_id.clone();
-    let pod = wait::pod(world.pods(), CORE_LABELS, "restarted", |current| {
-        ready(current) && id(current) != id(&pod)
-    })
-    .await;
+    let is_restarted = |current: &Pod| ready(current) && id(current) != id(&pod);
+    let pod = wait::pod(world.pods(), CORE_LABELS, "restarted", is_restarted).await;
     world.healthy("killed", "1.0.0").await;
 
     begin(world, "deleted").await;
     let now = DeleteParams::default().grace_period(0);
     world.pods().delete(&pod.name_any(), &now).await.unwrap();
-    wait::pod(world.pods(), CORE_LABELS, "Ready, and another", |current| {
-        ready(current) && current.uid() != pod.uid()
-    })
-    .await;
+    let is_another = |current: &Pod| ready(current) && current.uid() != pod.uid();
+    wait::pod(world.pods(), CORE_LABELS, "Ready, and another", is_another).await;
     world.healthy("deleted", "1.0.0").await;
 
     world.provisioner().await;
@@ -111,13 +104,8 @@ async fn service_routes_to_the_leading_provisioner() {
 
     let (leader, params) = (first.name_any(), DeleteParams::default());
     world.pods().delete(&leader, &params).await.unwrap();
-    wait::pod(
-        world.pods(),
-        LEADER_LABELS,
-        "leading, and another",
-        |current| ready(current) && current.uid() != first.uid(),
-    )
-    .await;
+    let is_another = |current: &Pod| ready(current) && current.uid() != first.uid();
+    wait::pod(world.pods(), LEADER_LABELS, "leading", is_another).await;
     world.bundle("led-by-two", source).await;
     world.unpacked("led-by-two").await;
     scale(world, 1).await;

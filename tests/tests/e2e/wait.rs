@@ -58,10 +58,10 @@ pub(crate) async fn eventually<T>(
 
 /// Waits until an object does not exist.
 pub(crate) async fn deleted<K: Watched>(api: Api<K>, name: &str) {
-    eventually(&format!("{name} is gone"), TIMEOUT, async || {
+    eventually(&format!("{name} deleted"), TIMEOUT, async || {
         match api.get_opt(name).await {
             Ok(None) => Ok(()),
-            Ok(Some(_)) => Err("it is still there".to_owned()),
+            Ok(Some(object)) => Err(serde_json::to_string(&object).unwrap()),
             Err(error) => Err(error.to_string()),
         }
     })
@@ -90,6 +90,14 @@ pub(crate) async fn pod(
     panic!("no pod with {labels} is {expectation} after {TIMEOUT:?}: {observed}");
 }
 
+/// The pods with these labels that are not terminating.
+pub(crate) async fn present(pods: &Api<Pod>, labels: &str) -> Vec<Pod> {
+    let params = ListParams::default().labels(labels);
+    let mut pods = pods.list(&params).await.unwrap().items;
+    pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
+    pods
+}
+
 /// Reports whether all pods of a Deployment have its current template and are Available.
 pub(crate) fn available(deployment: &Deployment) -> bool {
     let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas);
@@ -109,15 +117,11 @@ pub(crate) fn container(pod: &Pod) -> &ContainerStatus {
 
 /// Reports whether a pod is Ready and not terminating.
 pub(crate) fn ready(pod: &Pod) -> bool {
-    let conditions = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.as_ref());
-    pod.metadata.deletion_timestamp.is_none()
-        && conditions
-            .into_iter()
-            .flatten()
-            .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    let conditions = pod.status.iter().flat_map(|status| &status.conditions);
+    let is_ready = conditions
+        .flatten()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    is_ready && pod.metadata.deletion_timestamp.is_none()
 }
 
 /// `status reason` of a condition.

@@ -1,4 +1,4 @@
-//! Packs and frames as no good server sends them.
+//! Packs and frames that only a hostile or broken server sends.
 
 use std::io::{self, Read, Write as _};
 
@@ -21,7 +21,7 @@ const BOUNDS: Bounds = Bounds {
     depth: 4,
 };
 
-/// Writes packs, right or wrong.
+/// A writer of valid and invalid packs.
 #[derive(Debug, Default)]
 struct Writer {
     bytes: Vec<u8>,
@@ -33,7 +33,7 @@ impl Writer {
         self.entry(3, bytes.len(), &[], bytes)
     }
 
-    /// A change to the entry of that number.
+    /// Adds a delta of the entry with this number.
     fn on(self, base: usize, delta: &[u8]) -> Self {
         let distance = self.bytes.len() - self.starts[base];
         let mut written = vec![u8::try_from(distance & 0x7f).unwrap()];
@@ -52,15 +52,12 @@ impl Writer {
 
     fn entry(mut self, kind: u8, size: usize, base: &[u8], bytes: &[u8]) -> Self {
         self.starts.push(self.bytes.len());
-        let mut first = kind << 4 | u8::try_from(size & 15).unwrap();
-        let mut rest = size >> 4;
-        while rest > 0 {
-            self.bytes.push(first | 0x80);
-            first = u8::try_from(rest & 0x7f).unwrap();
-            rest >>= 7;
-        }
-        self.bytes.push(first);
-        self.bytes.extend(base);
+        let first = kind << 4 | u8::try_from(size & 15).unwrap();
+        let head = match size >> 4 {
+            0 => vec![first],
+            rest => [vec![first | 0x80], varint(rest)].concat(),
+        };
+        self.bytes.extend([&*head, base].concat());
         let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(bytes).unwrap();
         self.bytes.extend(encoder.finish().unwrap());
@@ -79,7 +76,18 @@ impl Writer {
     }
 }
 
-/// Writes the checksum, over as many bytes as are not to be replaced by it.
+/// Returns a number in groups of seven bits, the lowest first.
+fn varint(mut rest: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while rest > 0x7f {
+        bytes.push(u8::try_from(rest & 0x7f).unwrap() | 0x80);
+        rest >>= 7;
+    }
+    bytes.push(u8::try_from(rest).unwrap());
+    bytes
+}
+
+/// Replaces this number of bytes at the end by the checksum of the others.
 fn seal(pack: &mut Vec<u8>, replaced: usize) {
     pack.truncate(pack.len() - replaced);
     pack.extend(sha1(pack));
@@ -91,27 +99,17 @@ fn sha1(bytes: &[u8]) -> [u8; 20] {
     hasher.finalize().unwrap().into()
 }
 
-/// The bytes of what [`id`] returns.
+/// Returns the bytes of [`id`].
 fn raw(bytes: &[u8]) -> [u8; 20] {
     sha1(&[format!("blob {}\0", bytes.len()).as_bytes(), bytes].concat())
 }
 
-/// A delta: the two sizes and the orders.
+/// Returns a delta of two sizes and instructions.
 fn delta(base: usize, result: usize, orders: &[u8]) -> Vec<u8> {
-    let mut delta = Vec::new();
-    for size in [base, result] {
-        let mut rest = size;
-        while rest > 0x7f {
-            delta.push(u8::try_from(rest & 0x7f).unwrap() | 0x80);
-            rest >>= 7;
-        }
-        delta.push(u8::try_from(rest).unwrap());
-    }
-    delta.extend(orders);
-    delta
+    [varint(base), varint(result), orders.to_vec()].concat()
 }
 
-/// Copies these first bytes of the base.
+/// Returns the instruction that copies the first bytes of the base.
 fn copy(count: u16) -> [u8; 3] {
     let [low, high] = count.to_le_bytes();
     [0xb0, low, high]
@@ -129,7 +127,7 @@ fn resolved(pack: &[u8], bounds: Bounds) -> Result<Pack> {
 
 fn message(result: Result<Pack>) -> String {
     match result {
-        Ok(_) => "taken".to_owned(),
+        Ok(_) => "valid".to_owned(),
         Err(problem) => problem.to_string(),
     }
 }
@@ -155,7 +153,7 @@ fn objects_and_both_kinds_of_deltas_are_found_by_hash() {
 
 #[test]
 fn delta_bomb_ends_at_the_limit() {
-    // Each is sixteen times its base.
+    // Each object is sixteen times as large as its base.
     let mut size = 1 << 8;
     let mut writer = Writer::default().blob(&vec![b'x'; size]);
     for base in 0..4 {
@@ -164,7 +162,7 @@ fn delta_bomb_ends_at_the_limit() {
         size *= 16;
     }
     assert!(resolved(&writer.end(), BOUNDS).unwrap().has_oversized());
-    // Many at once, each as large as may be.
+    // Many objects, each of the maximum size.
     let mut writer = Writer::default().blob(&vec![b'x'; 1 << 8]);
     for _ in 0..50 {
         writer = writer.on(0, &delta(1 << 8, 1 << 12, &copy(1 << 8).repeat(16)));
@@ -177,7 +175,7 @@ fn dropped_delta_bases_are_rebuilt() {
     let large = vec![b'x'; 4000];
     let mut writer = Writer::default().blob(&large);
     let mut expected = vec![large.clone()];
-    // A comb: each has two changes, and the first of them two again.
+    // A comb: each object has two deltas, of which the first has two again.
     for base in 0..4_u8 {
         for mark in [base, 100 + base] {
             let from = usize::from(base) * 2;
@@ -218,7 +216,7 @@ fn false_sizes_are_detected_before_objects_are_built() {
         Writer::default().entry(6, 3, &[0xff; 12], b"abc") => "base of a delta is missing";
         Writer::default().entry(6, 3, &[0], b"abc") => "base of a delta is missing";
     );
-    // One that would make more than may be held is not made, and what rests on it is not known.
+    // An object above the limit is not built, and neither are the objects that depend on it.
     let large = Writer::default()
         .blob(b"abc")
         .on(0, &delta(3, huge, &copy(3)));
@@ -234,7 +232,7 @@ fn circular_and_deep_delta_chains_end() {
         .end();
     let mut pack = resolved(&circle, BOUNDS).unwrap();
     assert_rows!(matches!(pack.read(id(b"one"), Kind::Blob), Err(Problem::Missing { .. })) => true);
-    // One that makes its own base.
+    // A delta whose result is its own base.
     let own = Writer::default().blob(b"abc").on_id(raw(b"abc"), &same);
     assert_rows!(resolved(&own.end(), BOUNDS).unwrap().read(id(b"abc"), Kind::Blob).unwrap() => b"abc");
 
@@ -246,7 +244,7 @@ fn circular_and_deep_delta_chains_end() {
         }
         writer.end()
     };
-    assert_eq!(message(resolved(&chain(4), BOUNDS)), "taken");
+    assert_eq!(message(resolved(&chain(4), BOUNDS)), "valid");
     assert!(message(resolved(&chain(9), BOUNDS)).contains("too deeply"));
 }
 
@@ -257,7 +255,7 @@ fn pack_is_accepted_only_whole_and_unchanged() {
         .on(0, &delta(3, 2, &copy(2)))
         .blob(&[7; 300])
         .end();
-    assert_eq!(message(resolved(&good, BOUNDS)), "taken");
+    assert_eq!(message(resolved(&good, BOUNDS)), "valid");
     for end in 0..good.len() {
         let found = resolved(&good[..end], BOUNDS);
         assert_rows!(matches!(found, Err(Problem::Disconnected { .. })) => true, "{end}: {}", message(found));
@@ -310,21 +308,9 @@ fn lines(parts: &[&[u8]]) -> PktReader {
 async fn split_frames_are_read_and_false_lengths_are_rejected() {
     let mut good = lines(&[b"00", b"06a", b"b0001", b"0000000200", b"04"]);
     let data = |bytes: &'static [u8]| PktLine::Data(Bytes::from_static(bytes));
-    let (ab, delimiter, flush, end) = (
-        data(b"ab"),
-        PktLine::Delimiter,
-        PktLine::Flush,
-        PktLine::End,
-    );
-    for expected in [
-        ab,
-        delimiter,
-        flush,
-        end,
-        data(b""),
-        PktLine::Eof,
-        PktLine::Eof,
-    ] {
+    let start = [data(b"ab"), PktLine::Delimiter, PktLine::Flush];
+    let end = [PktLine::End, data(b""), PktLine::Eof, PktLine::Eof];
+    for expected in start.into_iter().chain(end) {
         assert_eq!(good.next().await.unwrap(), expected);
     }
     assert_each!(|bytes, expected| lines(&[bytes]).next().await.unwrap_err() => has expected;
@@ -359,7 +345,7 @@ async fn endless_frames_end_at_the_limit() {
 #[test]
 fn fuzz_changed_packs_never_yield_objects_of_another_hash() {
     ::tests::fuzz::fuzz(20_000, 5, |random| {
-        // The orders are changed before they are compressed: afterwards hardly anything would get so far.
+        // The instructions are changed before they are compressed: few of the later changes would get so far.
         let mut orders = delta(9, 12, &[&copy(9)[..], b"\x03end"].concat());
         let mut base = b"some base".to_vec();
         for _ in 0..random.below(3) {

@@ -1,7 +1,11 @@
 //! Selection of the proxy for a request.
+//!
+//! The matcher of `hyper_util::client::proxy` is not used: it connects directly if the proxy is invalid, sends requests
+//! for local addresses to the proxy, and does not support ports, spaces or `*.` in `NO_PROXY`.
 
 use std::{fmt, net::IpAddr};
 
+use ipnet::IpNet;
 use url::{Host, Url};
 
 use super::{Error, Result};
@@ -24,14 +28,20 @@ struct InvalidProxy {
 
 /// An entry of `NO_PROXY`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum NoProxyEntry {
+struct NoProxyEntry {
+    hosts: Hosts,
+    /// The only port that the entry applies to; `None` means all ports.
+    port: Option<u16>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Hosts {
     All,
-    /// A domain and its subdomains, optionally only one port.
-    Domain(String, Option<u16>),
-    /// Only the subdomains of a domain, optionally only one port.
-    Subdomains(String, Option<u16>),
-    /// A network with the length of its prefix in bits, optionally only one port.
-    Network(IpAddr, u32, Option<u16>),
+    /// A domain and its subdomains.
+    Domain(String),
+    /// Only the subdomains of a domain.
+    Subdomains(String),
+    Network(IpNet),
 }
 
 impl Proxies {
@@ -55,7 +65,7 @@ impl Proxies {
         Self {
             http: proxy("HTTP_PROXY"),
             https: proxy("HTTPS_PROXY"),
-            no_proxy: entries.split([',', ' ']).filter_map(parse_entry).collect(),
+            no_proxy: parse_entries(&entries, Hosts::Domain),
         }
     }
 
@@ -67,17 +77,10 @@ impl Proxies {
             "" => None,
             address => Some(parse(name, address)),
         };
-        let strict = |text: &str| match parse_entry(text)? {
-            NoProxyEntry::Domain(domain, port) if text.trim().starts_with(['.', '*']) => {
-                Some(NoProxyEntry::Subdomains(domain, port))
-            }
-            other => Some(other),
-        };
-        let entries = no_proxy.split([',', ' ']).filter_map(strict);
         Self {
             http: proxy("httpProxy of the cluster's Proxy", http),
             https: proxy("httpsProxy of the cluster's Proxy", https),
-            no_proxy: entries.collect(),
+            no_proxy: parse_entries(no_proxy, Hosts::Subdomains),
         }
     }
 
@@ -92,14 +95,7 @@ impl Proxies {
             "https" => self.https.as_ref(),
             _ => self.http.as_ref(),
         };
-        let port = url.port_or_known_default();
-        let is_direct = match url.host() {
-            Some(Host::Domain(name)) => self.is_direct_name(name.trim_end_matches('.'), port),
-            Some(Host::Ipv4(ip)) => self.is_direct_address(ip.into(), port),
-            Some(Host::Ipv6(ip)) => self.is_direct_address(ip.into(), port),
-            None => true,
-        };
-        match proxy.filter(|_| !is_direct) {
+        match proxy.filter(|_| !self.is_direct(url)) {
             Some(Ok(proxy)) => Ok(Some(proxy)),
             Some(Err(InvalidProxy { variable, problem })) => {
                 Err(Error::Proxy { variable, problem })
@@ -108,53 +104,51 @@ impl Proxies {
         }
     }
 
-    fn is_direct_name(&self, name: &str, port: Option<u16>) -> bool {
-        let matches = |domain: &str| {
-            name.strip_suffix(domain)
-                .is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('.'))
+    fn is_direct(&self, url: &Url) -> bool {
+        let host = match url.host() {
+            Some(Host::Domain(name)) => Host::Domain(name.trim_end_matches('.')),
+            Some(Host::Ipv6(ip)) => ip.to_ipv4_mapped().map_or(Host::Ipv6(ip), Host::Ipv4),
+            Some(host) => host,
+            None => return true,
         };
-        matches("localhost")
-            || self.no_proxy.iter().any(|entry| match entry {
-                NoProxyEntry::All => true,
-                NoProxyEntry::Domain(domain, allowed_port) => {
-                    matches(domain) && (allowed_port.is_none() || *allowed_port == port)
-                }
-                NoProxyEntry::Subdomains(domain, allowed_port) => {
-                    name != domain
-                        && matches(domain)
-                        && (allowed_port.is_none() || *allowed_port == port)
-                }
-                NoProxyEntry::Network(..) => false,
-            })
-    }
-
-    fn is_direct_address(&self, ip: IpAddr, port: Option<u16>) -> bool {
-        let ip = ip.to_canonical();
-        ip.is_loopback()
-            || self.no_proxy.iter().any(|entry| match entry {
-                NoProxyEntry::All => true,
-                NoProxyEntry::Network(network, bits, allowed_port) => {
-                    contains(ip, *network, *bits)
-                        && (allowed_port.is_none() || *allowed_port == port)
-                }
-                NoProxyEntry::Domain(..) | NoProxyEntry::Subdomains(..) => false,
-            })
+        let is_local = match &host {
+            Host::Domain(name) => is_in_domain(name, "localhost"),
+            Host::Ipv4(ip) => ip.is_loopback(),
+            Host::Ipv6(ip) => ip.is_loopback(),
+        };
+        let port = url.port_or_known_default();
+        is_local || self.no_proxy.iter().any(|entry| entry.matches(&host, port))
     }
 }
 
-impl fmt::Debug for Proxies {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let redacted = |proxy: &Option<Result<Url, InvalidProxy>>| {
-            let proxy = proxy
-                .as_ref()
-                .map(|proxy| proxy.as_ref().map_err(|bad| *bad));
-            proxy.map(|proxy| proxy.map(|url| super::RedactedUrl::from(url).to_string()))
+impl NoProxyEntry {
+    fn matches(&self, host: &Host<&str>, port: Option<u16>) -> bool {
+        let is_listed = match (&self.hosts, host) {
+            (Hosts::All, _) => true,
+            (Hosts::Domain(domain), Host::Domain(name)) => is_in_domain(name, domain),
+            (Hosts::Subdomains(domain), Host::Domain(name)) => {
+                name != domain && is_in_domain(name, domain)
+            }
+            (Hosts::Network(IpNet::V4(network)), Host::Ipv4(ip)) => network.contains(ip),
+            (Hosts::Network(IpNet::V6(network)), Host::Ipv6(ip)) => network.contains(ip),
+            _ => false,
         };
+        is_listed && (self.port.is_none() || self.port == port)
+    }
+}
+
+/// Reports whether a name is a domain or one of its subdomains.
+fn is_in_domain(name: &str, domain: &str) -> bool {
+    name.strip_suffix(domain)
+        .is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('.'))
+}
+
+impl fmt::Debug for Proxies {
+    /// Omits the proxies, because their addresses may contain passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Proxies")
-            .field("http", &redacted(&self.http))
-            .field("https", &redacted(&self.https))
-            .field("direct", &self.no_proxy)
-            .finish()
+            .field("no_proxy", &self.no_proxy)
+            .finish_non_exhaustive()
     }
 }
 
@@ -174,48 +168,35 @@ fn parse(variable: &'static str, address: &str) -> Result<Url, InvalidProxy> {
     }
 }
 
-fn parse_entry(entry: &str) -> Option<NoProxyEntry> {
-    let entry = entry.trim();
-    match entry {
-        "" => return None,
-        "*" => return Some(NoProxyEntry::All),
-        _ => {}
-    }
-    if let Some(network) = network(entry, None) {
-        return Some(network);
-    }
-    let (host, port) = match entry.rsplit_once(':') {
-        Some((host, port)) => match port.parse() {
-            Ok(port) => (host, Some(port)),
-            Err(_) => (entry, None),
-        },
-        None => (entry, None),
-    };
-    if let Some(network) = network(host.trim_matches(['[', ']']), port) {
-        return Some(network);
-    }
+/// Parses the entries of `NO_PROXY`. `wildcard` is the meaning of a domain after a dot or an asterisk.
+fn parse_entries(entries: &str, wildcard: fn(String) -> Hosts) -> Vec<NoProxyEntry> {
+    let entries = entries.split([',', ' ']);
+    entries
+        .filter_map(|entry| parse_entry(entry.trim(), wildcard))
+        .collect()
+}
+
+fn parse_entry(entry: &str, wildcard: fn(String) -> Hosts) -> Option<NoProxyEntry> {
+    // The last colon of an IPv6 address does not precede a port.
+    let with_port = entry.rsplit_once(':').filter(|_| network(entry).is_none());
+    let with_port = with_port.and_then(|(host, port)| Some((host, Some(port.parse().ok()?))));
+    let (host, port) = with_port.unwrap_or((entry, None));
     let domain = host.strip_prefix('*').unwrap_or(host);
     let domain = domain.trim_matches('.').to_ascii_lowercase();
-    (!domain.is_empty()).then_some(NoProxyEntry::Domain(domain, port))
+    let hosts = match network(host.trim_matches(['[', ']'])) {
+        Some(network) => Hosts::Network(network),
+        None if entry == "*" => Hosts::All,
+        None if domain.is_empty() => return None,
+        None if host.starts_with(['.', '*']) => wildcard(domain),
+        None => Hosts::Domain(domain),
+    };
+    Some(NoProxyEntry { hosts, port })
 }
 
 /// Parses an IP address, optionally with a prefix length.
-fn network(text: &str, port: Option<u16>) -> Option<NoProxyEntry> {
-    let (ip, bits) = match text.split_once('/') {
-        Some((ip, bits)) => (ip.parse::<IpAddr>().ok()?, Some(bits.parse().ok()?)),
-        None => (text.parse::<IpAddr>().ok()?, None),
-    };
-    let all = if ip.is_ipv4() { 32 } else { 128 };
-    let bits = bits.unwrap_or(all);
-    (bits <= all).then_some(NoProxyEntry::Network(ip, bits, port))
-}
-
-fn contains(ip: IpAddr, network: IpAddr, bits: u32) -> bool {
-    match (ip, network) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros() >= bits,
-        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros() >= bits,
-        _ => false,
-    }
+fn network(text: &str) -> Option<IpNet> {
+    let address = || text.parse::<IpAddr>().map(IpNet::from);
+    text.parse().or_else(|_| address()).ok()
 }
 
 #[cfg(test)]

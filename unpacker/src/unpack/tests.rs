@@ -63,7 +63,7 @@ impl Origin {
     }
 }
 
-type Change<'a> = &'a dyn Fn(&mut Access, &mut Options);
+type Change = fn(&mut Access, &mut Options);
 type FetchTask = tokio::task::JoinHandle<Result<Pinned>>;
 
 fn request(text: &str, password: Option<&str>, limits: Limits) -> Arc<FetchRequest> {
@@ -113,14 +113,14 @@ fn count(directory: &Path) -> usize {
 async fn until(condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !condition() {
-        assert!(Instant::now() < deadline, "it never came to that");
+        assert!(Instant::now() < deadline, "the condition is not met");
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
 async fn bundle_with_a_link_is_rejected_or_recorded_with_it() {
-    let (_folder, store, _) = open();
+    let (_directory, store, _) = open();
     // A bundle with a link at a path, or an outage.
     let fetch = |link: Option<&'static str>| {
         find_or_fetch(&store, pinned(None), move |request| async move {
@@ -139,7 +139,7 @@ async fn bundle_with_a_link_is_rejected_or_recorded_with_it() {
 // The fetch of another caller ends between the lookup in the store and the fetch.
 #[tokio::test]
 async fn a_fetch_that_has_just_ended_is_not_repeated() {
-    let (_folder, store, origin) = open();
+    let (_directory, store, origin) = open();
     origin.gate.add_permits(1);
     let other = origin.clone();
     let late = find_or_fetch(&store, pinned(None), move |request| {
@@ -206,31 +206,21 @@ async fn other_credentials_and_unpinned_sources_are_fetched_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_requests_on_equal_terms_share_a_fetch() {
-    let lax = |access: &mut Access, _: &mut Options| access.trust.verify = Verify::Never;
-    let roots = |access: &mut Access, _: &mut Options| access.trust.roots = "another".to_owned();
-    let single_attempt = |access: &mut Access, _: &mut Options| access.timeouts.attempts = 1;
-    let mirrored = |access: &mut Access, _: &mut Options| {
-        let text = "[[registry]]\nprefix = \"quay.io\"\nlocation = \"quay.io\"\ninsecure = true";
-        access.mirrors = Mirrors::from_registries_conf(text).unwrap();
-    };
-    let known_hosts = |access: &mut Access, _: &mut Options| {
-        access.ssh = Some(with!(Ssh, known_hosts: "h KEY".to_owned()));
-    };
-    let layers = |_: &mut Access, options: &mut Options| options.image.layers = 1;
-    let spool = |_: &mut Access, options: &mut Options| options.spool = Some("elsewhere".into());
-    let changes: [(&str, Change<'_>, bool); 9] = [
-        ("https://h/b.tgz", &|_, _| {}, true),
-        ("https://h/b.tgz", &lax, false),
-        ("https://h/b.tgz", &roots, false),
-        ("https://h/b.tgz", &single_attempt, false),
-        ("https://h/b.tgz", &known_hosts, true),
-        ("https://h/b.tgz", &spool, true),
-        ("git+ssh://h/r", &known_hosts, false),
-        ("quay.io/org/app:v1", &mirrored, false),
-        ("quay.io/org/app:v1", &layers, false),
+    const INSECURE: &str =
+        "[[registry]]\nprefix = \"quay.io\"\nlocation = \"quay.io\"\ninsecure = true";
+    let changes: [(&str, Change, bool); 9] = ::tests::rows![
+        "https://h/b.tgz", |_, _| {} => true;
+        "https://h/b.tgz", |access, _| access.trust.verify = Verify::Never => false;
+        "https://h/b.tgz", |access, _| access.trust.roots = "another".to_owned() => false;
+        "https://h/b.tgz", |access, _| access.timeouts.attempts = 1 => false;
+        "https://h/b.tgz", |access, _| access.ssh = Some(with!(Ssh, known_hosts: "h KEY".to_owned())) => true;
+        "https://h/b.tgz", |_, options| options.spool = Some("elsewhere".into()) => true;
+        "git+ssh://h/r", |access, _| access.ssh = Some(with!(Ssh, known_hosts: "h KEY".to_owned())) => false;
+        "quay.io/org/app:v1", |access, _| access.mirrors = Mirrors::from_registries_conf(INSECURE).unwrap() => false;
+        "quay.io/org/app:v1", |_, options| options.image.layers = 1 => false;
     ];
     for (number, (text, change, shares)) in changes.into_iter().enumerate() {
-        let (_folder, store, origin) = open();
+        let (_directory, store, origin) = open();
         let own = request(text, None, Limits::default());
         let mut other = Arc::into_inner(request(text, None, Limits::default())).unwrap();
         change(&mut other.access, &mut other.options);
@@ -246,7 +236,7 @@ async fn only_requests_on_equal_terms_share_a_fetch() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failure_reaches_all_waiting_requests_and_is_not_cached() {
-    let (_folder, store, origin) = open();
+    let (_directory, store, origin) = open();
     let small = with!(Limits, total: 10);
     let text = format!("https://example.com/b.tgz#{}", Digest::sha256(b""));
     let tasks = [0, 1].map(|_| origin.start(&store, &request(&text, None, small), 1000));
@@ -263,7 +253,7 @@ async fn failure_reaches_all_waiting_requests_and_is_not_cached() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fetch_ends_only_when_its_last_request_is_cancelled() {
-    let (_folder, store, origin) = open();
+    let (_directory, store, origin) = open();
     let first = origin.start(&store, &pinned(None), 1000);
     until(|| origin.counts() == (1, 0)).await;
     let second = origin.start(&store, &pinned(None), 1000);

@@ -26,17 +26,13 @@ async fn modes_links_and_selections_are_those_of_a_directory() {
     for (path, text) in pairs("manifests/a.yaml a, manifests/A.yaml A, run #!, docs/b b") {
         write(directory.path(), path, text);
     }
-    fs::set_permissions(
-        directory.path().join("run"),
-        fs::Permissions::from_mode(0o755),
-    )
-    .unwrap();
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(directory.path().join("run"), executable).unwrap();
     for (target, link) in pairs("/etc/passwd manifests/link, docs linked, b docs/c") {
         symlink(target, directory.path().join(link)).unwrap();
     }
-    server
-        .repository("repo.git")
-        .commit("main", directory.path());
+    let repository = server.repository("repo.git");
+    repository.commit("main", directory.path());
     let all = fetched(&url, "", &Options::default()).await.0.unwrap();
     assert_eq!(irregular(&all.tree), ["docs/c", "linked", "manifests/link"]);
     let error = all.tree.ensure_regular().unwrap_err().to_string();
@@ -49,10 +45,8 @@ async fn modes_links_and_selections_are_those_of_a_directory() {
     let selected = selected.unwrap();
     assert_eq!(irregular(&selected.tree), ["manifests/link"]);
     assert_eq!(selected.unselected, 3);
-    assert_eq!(
-        describe(Ok(selected)),
-        "manifests/A.yaml=A manifests/a.yaml=a"
-    );
+    let files = "manifests/A.yaml=A manifests/a.yaml=a";
+    assert_eq!(describe(Ok(selected)), files);
     assert!(done > 100, "{done}");
 
     let found = outcome(&url, ":linked", &Access::default()).await;

@@ -74,27 +74,16 @@ const EMPTY_PACK: &[u8] = b"PACK\0\0\0\x02\0\0\0\0\x02\x9d\x08\x82\x3b\xd8\xa8\x
 
 #[tokio::test(flavor = "multi_thread")]
 async fn malformed_answers_are_explained_and_endless_ones_end() {
-    let pack = format!("{:04x}\x01", EMPTY_PACK.len() + 5);
+    let pack = format!("000dpackfile\n{:04x}\x01", EMPTY_PACK.len() + 5);
+    let many = |line: String| line.repeat(1000);
     let values = Values::default()
         .with("hash", HASH)
         .with("type", TYPE)
         .with("greeting", GREETING)
-        .with(
-            "pack",
-            [b"000dpackfile\n", pack.as_bytes(), EMPTY_PACK].concat(),
-        )
-        .with(
-            "branches",
-            format!("0040{HASH} refs/heads/another\n").repeat(1000),
-        )
-        .with(
-            "pulls",
-            format!("003e{HASH} refs/pull/1/head\n").repeat(1000),
-        )
-        .with(
-            "chatter",
-            format!("0064\x02{}", ".".repeat(95)).repeat(1000),
-        );
+        .with("pack", [pack.as_bytes(), EMPTY_PACK].concat())
+        .with("branches", many(format!("0040{HASH} refs/heads/another\n")))
+        .with("pulls", many(format!("003e{HASH} refs/pull/1/head\n")))
+        .with("chatter", many(format!("0064\x02{}", ".".repeat(95))));
     let rows = r#"
         # revision, script
         endless branches | main | 200; {type}-advertisement; Content-Length: - ~ repeat {branches} | *its branches and tags exceed the limit of*
@@ -147,10 +136,8 @@ async fn redirected_requests_have_no_credentials() {
     let first = front(redirect, &other.host());
     let found = outcome(&first.url("/repo.git"), HASH, &as_user(OWNER)).await;
     let missing = format!("commit {HASH} not found");
-    assert!(
-        found.contains("go away") || found.contains(&missing),
-        "{found}"
-    );
+    let is_explained = found.contains("go away") || found.contains(&missing);
+    assert!(is_explained, "{found}");
     let has_credentials = |request: &Received| request.header("authorization").is_some();
     assert!(first.seen().iter().all(has_credentials));
     assert!(other.seen().iter().any(|request| request.method == "POST"));

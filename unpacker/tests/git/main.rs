@@ -77,10 +77,6 @@ fn as_user(user: User) -> Access {
     with!(Access, basic: Some(Basic { username: user.name.to_owned(), password: user.password.to_owned().into() }))
 }
 
-fn trusting(ca: &Authority) -> Trust {
-    with!(Trust, roots: ca.pem())
-}
-
 /// Returns settings with the default number of attempts and a delay of 1 ms.
 fn brisk() -> Access {
     with!(Access::default() => timeouts.retry_delay: Duration::from_millis(1))
@@ -109,12 +105,6 @@ fn fill(repository: &Repository) -> (String, String) {
     let second = committed("two");
     repository.git(&["branch", "dev", &first]);
     (first, second)
-}
-
-/// Creates a tagged commit of a tree in the format of `git ls-tree`.
-fn commit_of(repository: &Repository, listed: &str) -> String {
-    let tree = pipe(repository, &["mktree", "--missing"], listed.as_bytes());
-    commit_tree(repository, &tree)
 }
 
 /// Creates a tagged commit of the bytes of a tree object, which git itself would not write.

@@ -32,15 +32,9 @@ impl Store {
 
     /// Runs buildah, and returns its output.
     pub(crate) fn buildah(&self, args: &[&str]) -> String {
-        self.output(self.buildah.command().args(args))
-    }
-
-    pub(crate) fn skopeo(&self, args: &[&str]) -> String {
-        self.output(Command::new("skopeo").arg("--insecure-policy").args(args))
-    }
-
-    fn output(&self, command: &mut Command) -> String {
-        let output = command.current_dir(self.directory.path()).output();
+        let mut command = self.buildah.command();
+        command.args(args).current_dir(self.directory.path());
+        let output = command.output();
         let output = output.unwrap_or_else(|error| panic!("failed to start {command:?}: {error}"));
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{command:?}: {error}");

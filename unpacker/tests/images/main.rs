@@ -1,4 +1,4 @@
-//! Images built and saved by buildah and skopeo, which must be installed.
+//! Images built and saved by buildah, which must be installed.
 
 // clippy.toml allows the first lints in test functions, but not in shared helpers.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::wildcard_imports)]

@@ -80,6 +80,7 @@ async fn links_sockets_fifos_and_devices_are_sent_without_content() {
     symlink("loop2", root.join("manifests/loop2")).unwrap();
     symlink("/etc/passwd", root.join("manifests/outside")).unwrap();
     symlink("/etc", root.join("tests")).unwrap();
+    symlink("nowhere", root.join("metadata/dangling")).unwrap();
     let _socket = UnixListener::bind(root.join("manifests/socket")).unwrap();
     let made = |name: &str, args: &[&str]| {
         let mut mknod = std::process::Command::new("mknod");
@@ -92,7 +93,7 @@ async fn links_sockets_fifos_and_devices_are_sent_without_content() {
     let ran = Run::from_to(root, "-").run().await;
     ran.succeeded();
     let counted =
-        format!("not regular files: 4 symbolic links, {special} special files (manifests/");
+        format!("not regular files: 5 symbolic links, {special} special files (manifests/");
     assert_has(&ran.stderr, &counted);
     let local = content(root);
     let sent = unpacker::stream(ran.stdout.as_slice(), &Options::default()).unwrap();
@@ -203,17 +204,13 @@ async fn binary_installs_itself_whole_and_over_an_older_one() {
 
 #[tokio::test]
 async fn wrong_arguments_exit_with_2() {
-    let run = async |args: &str| {
-        let mut command = process::Command::new(BINARY);
-        let output = command.args(args.split_whitespace()).output();
-        printed(output.await.unwrap())
-    };
     for args in "--nonsense||--bundle-dir /|--bundle-dir / --to ftp://h".split('|') {
-        let (code, _, log) = run(args).await;
-        assert_eq!(code, Some(2), "{log}");
+        let ran = Run::new().args(args.split_whitespace()).run().await;
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        let log = &ran.stderr;
         assert!(log.starts_with("unpack: failed: InvalidArguments: "));
         assert!(log.ends_with("; see unpack --help\n"), "{log}");
     }
-    let help = String::from_utf8(run("--help").await.1).unwrap();
-    assert_has(&help, "--bundle-dir DIR");
+    let help = Run::new().args(["--help"]).run().await.stdout;
+    assert_has(String::from_utf8_lossy(&help), "--bundle-dir DIR");
 }

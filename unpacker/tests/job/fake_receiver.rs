@@ -64,11 +64,8 @@ impl Receiver {
             }
         };
         let settled = time::timeout(Duration::from_secs(10), settled).await;
-        assert!(
-            settled.is_ok(),
-            "{:?} is kept, not {expected:?}",
-            self.file_counts()
-        );
+        let counts = self.file_counts();
+        assert!(settled.is_ok(), "{counts:?}, not {expected:?}");
     }
 }
 

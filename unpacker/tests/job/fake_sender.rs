@@ -85,17 +85,20 @@ impl Sender {
             let head = "PUT /content/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n";
             let head = format!("{head}{}\r\n", self.headers);
             writer.write_all(head.as_bytes()).await?;
+            let is_chunked = self.headers.contains("chunked");
             loop {
-                for chunk in self.body.chunks(1000) {
-                    let size = format!("{:x}\r\n", chunk.len());
-                    let chunk = [size.as_bytes(), chunk, b"\r\n"].concat();
-                    writer.write_all(&chunk).await?;
+                for bytes in self.body.chunks(1000) {
+                    let size = format!("{:x}\r\n", bytes.len());
+                    let chunk = [size.as_bytes(), bytes, b"\r\n"].concat();
+                    let part = if is_chunked { &*chunk } else { bytes };
+                    writer.write_all(part).await?;
                 }
                 if self.end != End::Endless {
                     break;
                 }
             }
             match self.end {
+                End::Whole if !is_chunked => {}
                 End::Whole => {
                     let end = format!("0\r\n{}\r\n", self.trailers);
                     writer.write_all(end.as_bytes()).await?;

@@ -52,9 +52,6 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use unpacker::{
     Content, Digest, Format, Limits, Options, Store,
-    access::Trust,
-    http_client,
-    http_client::{Client, Proxies, Timeouts},
     store::Budget,
     transfer,
     transfer::{Accepted, DeclaredUpload, Problem, ReceiveOptions, RequiredHeaders},

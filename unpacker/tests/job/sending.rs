@@ -27,7 +27,7 @@ async fn outcome([script, settings]: &[Cell; 2]) -> String {
     let script = script.with("upstream", &*receiver.host);
     let port = Port::take();
     let (host, url) = (port.host(), format!("http://{}/content/x", port.host()));
-    let server = (script.raw() != "gone").then(|| port.serve(None, script.script()));
+    let server = (script.raw() != "unreachable").then(|| port.serve(None, script.script()));
     let ran = Run::from_to(bundle.path(), &url).args(args).run().await;
     let requests = server.map_or(0, |server| server.seen().len());
     let result = if ran.code == Some(0) {
@@ -52,7 +52,7 @@ async fn deliveries_are_retried_or_end_with_a_reason() {
     let deleted = "bundle \"x\" was deleted; nothing to do";
     let hostile = "é\n\u{1b}[31m\u{202e}\u{2066}\u{2028}".repeat(2000);
     let values = Values::default()
-        .with("gone", problem("BundleGone", deleted))
+        .with("deleted", problem("BundleGone", deleted))
         .with("no-more", problem("TooLarge", "no more"))
         .with("long", problem("Long", &hostile))
         .with("full", problem("StoreFull", "the disk is full"));
@@ -65,11 +65,11 @@ async fn deliveries_are_retried_or_end_with_a_reason() {
         cut at once      | nothing ~ read 1 then nothing ~ pass | MIB=4 | 2: 3 lines *was lost*
         torn answers     | << HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\n{"dig then << HTTP/1.1 400 Bad\r\nContent-Length: 100\r\n\r\n{"dig then nothing ~ pass
           | MIB=4 | 3: 4 lines *was lost*
-        hasty answer     | 503 ~ unread then nothing ~ pass | MIB=4 | 2: 3 lines *attempt 1 of 6 failed*
-        rejected         | 404 << {gone} | | 1: BundleGone: bundle "x" was deleted; nothing to do (status 404 of HOST*
+        hasty answer     | 503 ~ read 0 then nothing ~ pass | MIB=4 | 2: 3 lines *attempt 1 of 6 failed*
+        rejected         | 404 << {deleted} | | 1: BundleGone: bundle "x" was deleted; nothing to do (status 404 of HOST*
         file too large   | nothing ~ pass | file=12 | 1: LimitExceeded: *file "manifests/csv.yaml" is larger than the limit of 12 bytes*
         seen early       | nothing ~ pass | MIB=15 total=1048576 | 1: LimitExceeded: *content is larger than the limit of 1048576 bytes*
-        reset            | 413 Too Large << {no-more} ~ unread | MIB=15 | *: TooLarge: no more*
+        reset            | 413 Too Large << {no-more} ~ read 0 | MIB=15 | *: TooLarge: no more*
         long message     | 400 << {long} | | 1: Long: é  [31m   é*
         page             | 200 << <html>Welcome</html> | | 1: UnexpectedAnswer: *200 OK without the digest*
         other digest     | 201 << {"digest":"sha256:00","size":1} | | 1: UnexpectedAnswer: *the reported digest sha256:00 differs from the sent digest sha256:*
@@ -79,21 +79,19 @@ async fn deliveries_are_retried_or_end_with_a_reason() {
         not found        | 404 << 404 page\nnot found | | 1: UploadRefused: *404 Not Found 404 page not found*
         unauthorized     | 401 | | 1: UploadRefused: *401 Unauthorized*
         always busy      | 503 << {full} | --tries 2 | 2: ReceiverUnavailable: gave up (attempts: 2, seconds: *is unavailable: the disk is full (status 503)
-        nobody           | gone | --tries 1 | 0: ConnectFailed: *failed to connect to HOST: *
+        no receiver      | unreachable | --tries 1 | 0: ConnectFailed: *failed to connect to HOST: *
         silent           | nothing ~ stall | MIB=15 --idle-timeout 1 --tries 2 | *: ConnectionBroken: gave up (attempts: 2, seconds: *no data was transferred to or from * for 1s*
-        deaf             | nothing ~ unread ~ stall | MIB=15 --idle-timeout 1 --tries 2 | *: ConnectionBroken: gave up (attempts: 2, seconds: *no data was transferred to or from * for 1s*
+        deaf             | nothing ~ read 0 ~ stall | MIB=15 --idle-timeout 1 --tries 2 | *: ConnectionBroken: gave up (attempts: 2, seconds: *no data was transferred to or from * for 1s*
         silent for too long | nothing ~ stall | MIB=15 --timeout 1 | *: TimedOut: gave up (attempts: 1, seconds: 1)*
-        deaf for too long | nothing ~ unread ~ stall | MIB=15 --timeout 1 | *: TimedOut: gave up (attempts: 1, seconds: 1)*
+        deaf for too long | nothing ~ read 0 ~ stall | MIB=15 --timeout 1 | *: TimedOut: gave up (attempts: 1, seconds: 1)*
     "#;
     table::check(rows, &values, outcome).await;
 }
 
 #[tokio::test]
 async fn bundles_arrive_as_they_are_and_are_stored_once() {
-    let (bundle, receiver) = (
-        bundle(),
-        Receiver::new(ReceiveOptions::default(), None).await,
-    );
+    let bundle = bundle();
+    let receiver = Receiver::new(ReceiveOptions::default(), None).await;
     let server = front("nothing ~ pass", &receiver);
     let expected = content(bundle.path());
     let (tar, digest) = tar(&expected);
@@ -119,10 +117,8 @@ async fn bundles_arrive_as_they_are_and_are_stored_once() {
 // parity: rukpak-23
 #[tokio::test]
 async fn token_is_sent_and_read_again_for_each_try() {
-    let (bundle, receiver) = (
-        bundle(),
-        Receiver::new(ReceiveOptions::default(), None).await,
-    );
+    let bundle = bundle();
+    let receiver = Receiver::new(ReceiveOptions::default(), None).await;
     let token = bundle.path().join("token");
     fs::write(&token, "first\n").unwrap();
     let server = front("503; Retry-After: 2 then nothing ~ pass", &receiver);
@@ -163,14 +159,9 @@ async fn malformed_tokens_are_reported_and_good_ones_are_not() {
 async fn sigterm_ends_a_delivery_at_once_with_a_message() {
     let (bundle, server) = (bundle(), ScriptedServer::follow("nothing ~ stall"));
     let message = bundle.path().join("termination");
-    let mut child = Command::new(BINARY)
-        .args([Path::new("--bundle-dir"), bundle.path()])
-        .args(["--to", &server.url("/content/x")])
-        .args([Path::new("--termination-message"), &message])
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
+    let run = Run::from_to(bundle.path(), &server.url("/content/x"));
+    let mut run = run.args([Path::new("--termination-message"), &message]);
+    let mut child = run.command.spawn().unwrap();
     let mut lines = tokio::io::BufReader::new(child.stderr.take().unwrap()).lines();
     let started = lines.next_line().await.unwrap().unwrap();
     assert_rows!(started.starts_with("unpack: sending 4 files of ") => true, "{started}");

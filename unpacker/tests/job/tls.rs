@@ -3,7 +3,7 @@
 use crate::*;
 
 #[tokio::test]
-async fn only_certificates_of_trusted_authorities_are_accepted() {
+async fn only_certificates_of_trusted_cas_are_accepted() {
     let (own, other) = (Authority::default(), Authority::new("other"));
     let values = Values::default()
         .with("own", own.pem())

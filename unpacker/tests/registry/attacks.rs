@@ -8,11 +8,9 @@ fn artifact(title: &str, kind: &str, bytes: &[u8]) -> Store {
     let config = store.blob(b"{}".to_vec(), "application/vnd.oci.empty.v1+json");
     let mut part = store.blob(bytes.to_vec(), kind);
     part["annotations"] = json!({"org.opencontainers.image.title": title});
-    store.manifest(
-        "v1",
-        &json!({"schemaVersion": 2, "mediaType": MANIFEST,
-            "artifactType": "application/vnd.example", "config": config, "layers": [part]}),
-    );
+    let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "artifactType": "application/x",
+        "config": config, "layers": [part]});
+    store.manifest("v1", &manifest);
     store
 }
 

@@ -87,25 +87,19 @@ impl Store {
 
     /// Returns the response of a valid registry.
     pub(crate) fn answer(&self, request: &Received) -> Answer {
-        let name = request.target.rsplit('/').next().unwrap();
-        if request.target.contains("/manifests/")
-            && let Some((kind, bytes)) = self.manifests.get(name)
-        {
-            let length = bytes.len().to_string();
-            let headers = [
-                ("Content-Type", kind.as_str()),
-                ("Docker-Content-Digest", &digest(bytes)),
-                ("Content-Length", &length),
-            ];
-            let is_head = request.method == "HEAD";
-            return Answer::with_status("200", &headers, if is_head { b"" } else { bytes });
-        }
-        if request.target.contains("/blobs/")
-            && let Some(bytes) = self.blobs.get(name)
-        {
-            return Answer::with_status("200", &[], bytes);
-        }
-        Answer::with_status("404", &[], b"{}")
+        let target = &request.target;
+        let name = target.rsplit('/').next().unwrap();
+        let (script, bytes) = match (self.manifests.get(name), self.blobs.get(name)) {
+            (Some((kind, bytes)), _) if target.contains("/manifests/") => {
+                let head = format!("200; Content-Type: {kind}; Content-Length: {}", bytes.len());
+                let head = format!("{head}; Docker-Content-Digest: {}", digest(bytes));
+                let is_head = request.method == "HEAD";
+                (head + if is_head { "" } else { " << {bytes}" }, bytes)
+            }
+            (_, Some(bytes)) if target.contains("/blobs/") => ("200 << {bytes}".to_owned(), bytes),
+            _ => return Answer::new("404 << {}", &Values::default()),
+        };
+        Answer::new(&script, &Values::default().with("bytes", &**bytes))
     }
 }
 

@@ -26,10 +26,13 @@ pub(crate) async fn pushed(image: &str, access: &Access) -> Result<String, Strin
     }
 }
 
-/// Pushes as the owner, and pulls as other users: repository, user, outcome.
+/// Pushes as the owner, and pulls as other users: repository, user, outcome. `prefixes` is the tenant, and below `owner/` the
+/// owner.
 async fn check(rows: &str, registry: &Registry, access: &Access) {
     let wrong = with!(OWNER => password: "hunter2");
     let login = |user| with(access.clone(), &registry.docker_config(user));
+    let longer = format!("{}/owner", registry.host());
+    let prefixes = docker_config(&[(registry.host(), TENANT), (&*longer, OWNER)]);
     let run = async |[repository, user]: &[Cell; 2]| {
         let image = registry.image(&format!("{}:v1", repository.raw()));
         pushed(&image, &login(OWNER)).await.unwrap();
@@ -37,6 +40,7 @@ async fn check(rows: &str, registry: &Registry, access: &Access) {
             "owner" => login(OWNER),
             "tenant" => login(TENANT),
             "wrong" => login(wrong),
+            "prefixes" => with(access.clone(), &prefixes),
             _ => access.clone(),
         };
         let found = outcome(pull(&image, &access).await);
@@ -115,52 +119,21 @@ async fn tokens_are_granted_for_single_repositories() {
         tenant of another | owner/a  | tenant | *does not allow user \"tenant\" to pull from owner/a*
         owner             | owner/b  | owner  | manifests/csv.yaml=*
         wrong             | public/b | wrong  | *rejected the credentials of user \"owner\"*
+        of the registry   | tenant/c | prefixes | manifests/csv.yaml=*
+        of a longer prefix | owner/c | prefixes | manifests/csv.yaml=*
     ";
     check(rows, &registry, &access).await;
+    let image = registry.image("public/a:v1");
+    let found = outcome(pull(&image, &trusting(String::new())).await);
+    assert!(found.starts_with("CertificateUntrusted"), "{found}");
+    assert_has(&found, "--cacert");
+    pull(&image, &plain()).await.unwrap();
     let tenant = with(access, &registry.docker_config(TENANT));
-    let denied = pushed(&registry.image("tenant/a:v2"), &tenant)
-        .await
-        .unwrap_err();
-    assert_has(
-        &denied,
-        "does not allow user \"tenant\" to push to tenant/a",
-    );
+    let denied = pushed(&registry.image("tenant/a:v2"), &tenant).await;
+    let problem = "does not allow user \"tenant\" to push to tenant/a";
+    assert_has(denied.unwrap_err(), problem);
     for grant in tokens.granted() {
         let (repository, _) = grant.scope.rsplit_once(':').unwrap();
         assert_rows!(repository.starts_with("repository:") && !repository.contains('*') => true, "{grant:?}");
     }
-}
-
-#[tokio::test]
-async fn credentials_of_the_longest_prefix_are_used() {
-    let tokens = TokenServer::start(None);
-    let registry = Registry::start(Auth::Token(&tokens), None);
-    let tenant = format!("{}/tenant", registry.host());
-    let logins = [(registry.host(), OWNER), (&*tenant, TENANT)];
-    let access = with(plain(), &docker_config(&logins));
-    let owner = with(plain(), &registry.docker_config(OWNER));
-    for user in ["tenant", "owner"] {
-        let image = registry.image(&format!("{user}/a:v1"));
-        pushed(&image, &owner).await.unwrap();
-        pull(&image, &access).await.unwrap();
-        let last = tokens.granted().pop().unwrap();
-        assert_rows!((&*last.user, last.scope) => (user, format!("repository:{user}/a:pull")));
-    }
-}
-
-#[tokio::test]
-async fn private_ca_must_be_trusted() {
-    let ca = Authority::new("registry");
-    let registry = Registry::start(Auth::Anonymous, Some(&ca));
-    let image = registry.image("org/bundle:v1");
-    pushed(&image, &trusting(ca.pem())).await.unwrap();
-    pull(&image, &plain()).await.unwrap();
-    let stranger = Authority::new("somebody else");
-    for roots in [String::new(), stranger.pem()] {
-        let found = outcome(pull(&image, &trusting(roots)).await);
-        assert!(found.starts_with("CertificateUntrusted"), "{found}");
-        assert_has(&found, "--cacert");
-    }
-    let both = trusting(stranger.pem() + &ca.pem());
-    pull(&image, &both).await.unwrap();
 }

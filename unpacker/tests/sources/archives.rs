@@ -73,6 +73,8 @@ fn entries_are_read_or_rejected_with_a_remedy() {
 
 #[test]
 fn other_formats_are_reported_by_name() {
+    let zstd = zstd::encode_all(&b"x"[..], 1).unwrap();
+    let window = [&b"\x28\xb5\x2f\xfd\x00\xa8"[..], &[0; 100]].concat(); // two gigabytes
     for (bytes, expected) in tests::rows![
         b"".as_slice() => "the archive is empty";
         b"x" => "not a tar archive, plain or compressed with gzip or zstd, but of an unknown format";
@@ -81,6 +83,8 @@ fn other_formats_are_reported_by_name() {
         b"PK\x03\x04" => "but a zip archive; pack the bundle with \"tar czf\"";
         b"\x28\xb5\x2f\xfd\0" => "truncated at byte 0";
         b"\x28\xb5\x2f\xfd not zstd" => "cannot be decompressed";
+        &window => "cannot be decompressed; fetch it again or pack it again: Frame requires too much memory";
+        &zstd => "something else compressed with zstd";
         b"{\"kind\": 1}" => "JSON";
         b"<?xml" => "but HTML or XML";
         b"\x1f\x8b" => "truncated at byte 0";
@@ -110,6 +114,11 @@ fn truncated_archive_is_never_accepted() {
     for end in 1..packed.len() {
         let error = stream(&packed[..end], &Options::default()).unwrap_err();
         assert_rows!(matches!(error, Error::Truncated { .. } | Error::NotArchive { .. }) => true, "{end}: {}", chain(&error));
+    }
+    let packed = zstd::encode_all(whole, 3).unwrap();
+    for end in 1..packed.len() {
+        let cut = stream(&packed[..end], &Options::default());
+        assert!(cut.is_err(), "{end}");
     }
     let error = stream(&whole[..900], &Options::default()).unwrap_err();
     assert_rows!(chain(&error) => "the archive is truncated in \"a\"; fetch it again or pack it again");
@@ -165,12 +174,13 @@ fn only_the_selected_part_is_read_and_the_rest_is_counted() {
         .file("manifests2/x", "x")
         .file("tests/big", &"1".repeat(5000))
         .with(b'2', "tests/link", b"")
-        .file("metadata/annotations.yaml", "a");
-    let options =
-        with!(Options::default() => limits.file: 10, select: only(&["manifests/", "./metadata"]));
+        .file("metadata/annotations.yaml", "a")
+        .file("README", "r");
+    let select = only(&["manifests/", "./metadata", "README"]);
+    let options = with!(Options::default() => limits.file: 10, select: select);
     let unpacked = stream(archive.clone().end().as_slice(), &options).unwrap();
-    let csv = ("manifests/csv.yaml", "csv");
-    assert_rows!(listed(&unpacked.content) => [csv, ("metadata/annotations.yaml", "a")]);
+    let (readme, csv) = (("README", "r"), ("manifests/csv.yaml", "csv"));
+    assert_rows!(listed(&unpacked.content) => [readme, csv, ("metadata/annotations.yaml", "a")]);
     assert_rows!((unpacked.unselected, unpacked.content.irregular().count()) => (3, 0));
     // Names of entries that are not read are checked all the same.
     let error = stream(archive.file("../tests", "").end().as_slice(), &options).unwrap_err();

@@ -28,6 +28,7 @@ fn entries_of_archives_are_rejected_where_a_bundle_needs_them() {
     let bundle = || tar().file("manifests/a", "1");
     let sparse =
         |name: &str, key: &str, value: &str| bundle().pax(b'x', &[(key, value)]).file(name, "1");
+    let rejected = "manifests/a: entry \"manifests/b\" is a sparse file, not a regular file; pack the bundle without --sparse";
     assert_each!(|tar, expected| outcome(&read(tar)) => expected;
         bundle() => "manifests/a: complete";
         link(bundle(), b'2', "manifests/b", "a")
@@ -39,17 +40,12 @@ fn entries_of_archives_are_rejected_where_a_bundle_needs_them() {
         bundle().with(b'3', "metadata/null", b"").with(b'6', "manifests/fifo", b"")
             => "manifests/a: entry \"manifests/fifo\" is a device, FIFO or socket, not a regular file (and 1 more \
                 entry); remove the entry from the bundle";
-        bundle().with(b'S', "manifests/b", b"1")
-            => "manifests/a: entry \"manifests/b\" is a sparse file, not a regular file; pack the bundle without --sparse";
-        sparse("manifests/b", "GNU.sparse.major", "1")
-            => "manifests/a: entry \"manifests/b\" is a sparse file, not a regular file; pack the bundle without --sparse";
+        bundle().with(b'S', "manifests/b", b"1") => rejected;
+        sparse("manifests/b", "GNU.sparse.major", "1") => rejected;
         // Formats of star and of the tar of Solaris.
-        sparse("manifests/b", "SCHILY.realsize", "70000")
-            => "manifests/a: entry \"manifests/b\" is a sparse file, not a regular file; pack the bundle without --sparse";
-        sparse("metadata/b", "SCHILY.filetype", "sparse")
-            => "manifests/a: entry \"metadata/b\" is a sparse file, not a regular file; pack the bundle without --sparse";
-        sparse("manifests/b", "SUN.holesdata", " 0 69632 ")
-            => "manifests/a: entry \"manifests/b\" is a sparse file, not a regular file; pack the bundle without --sparse";
+        sparse("manifests/b", "SCHILY.realsize", "70000") => rejected;
+        sparse("manifests/b", "SCHILY.filetype", "sparse") => rejected;
+        sparse("manifests/b", "SUN.holesdata", " 0 69632 ") => rejected;
         bundle()
             .with(b'2', "docs/link", b"")
             .with(b'1', "docs/hard", b"")
@@ -131,8 +127,11 @@ fn links_of_a_local_bundle_to_its_own_files_are_followed() {
         write(root, path, text);
     }
     fs::create_dir(root.join("metadata")).unwrap();
+    fs::create_dir(root.join("deploy/deep")).unwrap();
     for (target, path) in [
         ("../shared/crd.yaml", "deploy/crd.yaml"),
+        ("../../shared/crd.yaml", "deploy/deep/crd.yaml"),
+        ("./csv.yaml", "deploy/same.yaml"),
         // Only this link shows that the manifests are in deploy.
         ("../shared/annotations.yaml", "metadata/annotations.yaml"),
         ("shared/crd.yaml", "latest"),
@@ -142,8 +141,8 @@ fn links_of_a_local_bundle_to_its_own_files_are_followed() {
     let (tree, _) = open_tree(root, &Options::default()).unwrap();
     assert_eq!(
         outcome(&tree),
-        "deploy/crd.yaml deploy/csv.yaml metadata/annotations.yaml shared/annotations.yaml shared/crd.yaml: \
-         1 symbolic link (latest)"
+        "deploy/crd.yaml deploy/csv.yaml deploy/deep/crd.yaml deploy/same.yaml metadata/annotations.yaml \
+         shared/annotations.yaml shared/crd.yaml: 1 symbolic link (latest)"
     );
     assert_rows!(tree.into_content().unwrap().read("deploy/crd.yaml").unwrap() => "crd");
     // The content of followed links counts.
@@ -166,7 +165,7 @@ fn other_links_of_a_local_bundle_are_rejected() {
     let name = outside.path().file_name().unwrap().display();
     let beside = format!("../../{name}/secret");
     let inside = root.join("manifests/a");
-    let odd = "../out/secret ../indirect/file ../deep/../deep/file ../deep link nowhere a/ ..";
+    let odd = "../out/secret ../indirect/file ../deep/../deep/file ../deep link nowhere a/ .. .";
     let absolute = [&secret, &inside].map(|path| path.to_str().unwrap());
     for target in absolute.into_iter().chain([&*beside]).chain(odd.split(' ')) {
         let link = root.join("manifests/link");

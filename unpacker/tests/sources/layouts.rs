@@ -196,7 +196,7 @@ impl Saved {
 fn docker_archives_match_their_files_and_configuration() {
     let values = Values::default().with("empty", Digest::sha256(b"").to_string());
     let rows = r#"
-        # path of the layer, target of the link there, change of a document
+        # path of the layer, target of a link at this path, change of a document
         honest         | l/layer.tar | | | manifests/a
         path out       | ../../etc/shadow | | | *refers to "../../etc/shadow", which is not a path in the archive*
         absolute path  | /etc/shadow | | | *which is absolute*
@@ -206,6 +206,9 @@ fn docker_archives_match_their_files_and_configuration() {
         directory      | l | | | *refers to "l", which does not exist*
         no layer       | config.json | | | *but JSON*
         link           | m/layer.tar | ../l/layer.tar | | manifests/a
+        link beside    | l/other.tar | layer.tar | | manifests/a
+        link at the top | layer.tar | ./l/layer.tar | | manifests/a
+        out of the top | layer.tar | ../l/layer.tar | | *a link to a path outside of the archive or to itself*
         hard link      | m/layer.tar | hard l/layer.tar | | manifests/a
         link out       | m/layer.tar | ../../etc/shadow | | *a link to a path outside of the archive or to itself*
         absolute link  | m/layer.tar | /l/layer.tar | | *a link to a path outside of the archive or to itself*
@@ -228,7 +231,7 @@ fn docker_archives_match_their_files_and_configuration() {
                 None => (b'2', &*target),
             };
             let files = saved.files.pax(b'x', &[("linkpath", target)]);
-            saved.files = files.with(kind, "m/layer.tar", b"");
+            saved.files = files.with(kind, &path.text(), b"");
         }
         let change = change.text();
         if let Some((document, change)) = change.split_once(' ') {
@@ -260,10 +263,14 @@ fn archives_of_images_are_bounded_and_leave_nothing_behind() {
     let directory = tempfile::tempdir().unwrap();
     let spool = tempfile::tempdir().unwrap();
     let path = directory.path().join("docker.tar");
-    fs::write(&path, gzip(&Saved::new().bytes())).unwrap();
     let options = with!(Options::default() => spool: Some(spool.path().to_owned()));
     let archive = Local::DockerArchive(path.clone(), None);
-    assert_eq!(outcome(&archive, &options), "manifests/a");
+    let saved = Saved::new().bytes();
+    let zstd = zstd::encode_all(saved.as_slice(), 1).unwrap();
+    for bytes in [&gzip(&saved), &zstd] {
+        fs::write(&path, bytes).unwrap();
+        assert_eq!(outcome(&archive, &options), "manifests/a");
+    }
 
     let file = |tar: Tar, number: usize| tar.file(&number.to_string(), "");
     let many = (0..10_001).fold(tar(), file).end();
@@ -273,7 +280,7 @@ fn archives_of_images_are_bounded_and_leave_nothing_behind() {
     for (bytes, options, expected) in tests::rows![
         gzip(&vec![0; 4 << 20]).repeat(10), &bounded => "more than 8388608 uncompressed bytes in its layers";
         many, &options => "more than 10000 entries, too many for an image";
-        gzip(&Saved::new().bytes()), &nowhere => "failed to write to a temporary file in";
+        gzip(&saved), &nowhere => "failed to write to a temporary file in";
     ] {
         fs::write(&path, bytes).unwrap();
         assert_has(outcome(&archive, options), expected);

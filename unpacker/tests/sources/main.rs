@@ -20,11 +20,7 @@ use std::{
     ffi::OsStr,
     fs, io,
     io::Read,
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{PermissionsExt, symlink},
-        net::UnixListener,
-    },
+    os::unix::{ffi::OsStrExt, fs::symlink},
     process::Command,
 };
 

@@ -23,6 +23,11 @@ fn equal_content_packs_to_equal_bytes_in_any_order() {
         assert_eq!(first, packed(&other, format));
         assert_eq!(read(&first.1), one);
     }
+    // XFL in the gzip header is the compression level: images use the default, and archives the fastest.
+    let (image, mut archive) = (packed(&one, Format::TarGz).1, Vec::new());
+    let tree = Tree::from_content(one);
+    tree.pack(Format::TarGz, &mut archive).unwrap();
+    assert_eq!((image[8], archive[8]), (0, 4));
     let deep = tar().with(b'L', "long", long.as_bytes());
     let deep = read(&deep.file("x", "1").end());
     assert_eq!(read(&packed(&deep, Format::TarGz).1), deep);

@@ -12,7 +12,7 @@ fn on_a_small_disk(test: &str, then: &str) {
 
 #[test]
 fn full_disk_is_reported_and_leaves_nothing_half_written() {
-    let name = "full::full_disk_is_reported_and_leaves_nothing_half_written";
+    let name = "disk_full::full_disk_is_reported_and_leaves_nothing_half_written";
     let Some((_, directory)) = role() else {
         return on_a_small_disk(name, "");
     };
@@ -41,7 +41,7 @@ fn full_disk_is_reported_and_leaves_nothing_half_written() {
 #[test]
 fn disks_that_cannot_be_written_are_reported_when_opened() {
     let Some((_, directory)) = role() else {
-        let name = "full::disks_that_cannot_be_written_are_reported_when_opened";
+        let name = "disk_full::disks_that_cannot_be_written_are_reported_when_opened";
         let fill = "&& (head -c 3m /dev/zero > \"$0\"/other 2> /dev/null || true)";
         on_a_small_disk(name, fill);
         return on_a_small_disk(name, "&& mount -o remount,ro tmpfs \"$0\"");

@@ -131,10 +131,8 @@ fn assert_whole(store: &Store, directory: &Path) {
     }
     assert_rows!(store.stats().disk => listed(directory, "content").values().sum::<u64>());
     for link in listed(directory, "sources").keys() {
-        assert!(
-            directory.join("sources").join(link).exists(),
-            "{link} dangles"
-        );
+        let target = directory.join("sources").join(link);
+        assert!(target.exists(), "{link} dangles");
     }
 }
 
@@ -161,10 +159,9 @@ fn run_again(test: &str, command: &mut Command) {
         .unwrap();
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    assert!(
-        output.status.success() && text.contains("1 passed"),
-        "run this as root, or where users may make mount namespaces (unshare -rm):\n{text}"
-    );
+    let has_passed = output.status.success() && text.contains("1 passed");
+    let remedy = "run this as root, or where users may make mount namespaces (unshare -rm)";
+    assert!(has_passed, "{remedy}:\n{text}");
 }
 
 fn is_root() -> bool {

@@ -105,13 +105,13 @@ fn source_is_found_after_a_restart_while_content_exists() {
     // A dangling link is a miss.
     fs::remove_file(crate::file(directory, &first)).unwrap();
     assert!(store.find(&key(&store)).is_none());
-    let mut links = directory.join("sources").read_dir().unwrap();
-    let link = links.next().unwrap().unwrap().path();
+    let link = listed(directory, "sources").into_keys().next().unwrap();
+    let link = directory.join("sources").join(link);
     // So are a malformed file and a link to another file.
     fs::write(&link, "{").unwrap();
     assert!(store.find(&key(&store)).is_none());
     fs::remove_file(&link).unwrap();
-    std::os::unix::fs::symlink(crate::file(directory, &second), &link).unwrap();
+    symlink(crate::file(directory, &second), &link).unwrap();
     assert!(store.find(&key(&store)).is_none());
 }
 
@@ -119,14 +119,11 @@ fn source_is_found_after_a_restart_while_content_exists() {
 fn number_of_links_is_bounded() {
     let (directory, store) = fresh(1 << 20, 0);
     let digest = put(&store, 1, 10).digest;
+    let none = skipped(0);
     for at in 0..10_100 {
-        store
-            .remember(&key(&store, at), &digest, &skipped(0))
-            .unwrap();
+        store.remember(&key(&store, at), &digest, &none).unwrap();
     }
-    let count = fs::read_dir(directory.path().join("sources"))
-        .unwrap()
-        .count();
+    let count = listed(directory.path(), "sources").len();
     assert!((9000..10_000).contains(&count), "{count}");
     assert!(store.find(&key(&store, 10_099)).is_some());
     assert!(store.find(&key(&store, 0)).is_none());
@@ -136,18 +133,12 @@ fn number_of_links_is_bounded() {
 fn links_to_removed_content_are_swept() {
     let (directory, store) = fresh(16 << 20, 0);
     let record = |at| {
-        let digest = put(&store, at, 10).digest;
-        store
-            .remember(&key(&store, at), &digest, &skipped(0))
-            .unwrap();
+        let (key, digest) = (key(&store, at), put(&store, at, 10).digest);
+        store.remember(&key, &digest, &skipped(0)).unwrap();
         digest
     };
     let digests: Vec<_> = (0..300).map(record).collect();
-    let links = || {
-        fs::read_dir(directory.path().join("sources"))
-            .unwrap()
-            .count()
-    };
+    let links = || listed(directory.path(), "sources").len();
     let mut max = 0;
     for (left, digest) in (0..300).rev().zip(&digests) {
         store.remove(digest).unwrap();

@@ -17,27 +17,24 @@ fn archive(top: &str, format: Format) -> Vec<u8> {
     bytes
 }
 
-fn access(timeouts: Timeouts) -> Access {
-    with!(Access, basic: Some(Basic { username: "name".to_owned(), password: SECRET.to_owned().into() }), timeouts: timeouts)
+fn access() -> Access {
+    with!(Access, basic: Some(Basic { username: "name".to_owned(), password: SECRET.to_owned().into() }), timeouts: brisk())
 }
 
 /// Small limits, so that small archives exceed them.
-fn small(entries: usize) -> Options {
-    with!(Options::default() => limits.total: 1 << 18, limits.entries: entries)
+fn small() -> Options {
+    with!(Options::default() => limits.total: 1 << 18, limits.entries: 10)
 }
 
 /// Fetches an archive, and returns the number of requests, and the content with digest and progress or the error.
-///
-/// Settings: those of [`timeouts`], and `one-entry` for content of at most one file.
-async fn outcome([script, pin, settings]: &[Cell; 3]) -> String {
+async fn outcome([script, pin]: &[Cell; 2]) -> String {
     let server = ScriptedServer::start(script.script());
     let mut http = Http {
         url: server.url("/b.tgz?signature=sesame").parse().unwrap(),
         sha256: (!pin.raw().is_empty()).then(|| pin.text().parse().unwrap()),
     };
-    let options = small(if settings.has("one-entry") { 1 } else { 10 });
-    let (access, progress) = (access(timeouts(settings)), Progress::default());
-    let result = match fetch(&http, &access, &options, &progress).await {
+    let progress = Progress::default();
+    let result = match fetch(&http, &access(), &small(), &progress).await {
         Ok(fetched) => {
             let digest = fetched.digest.unwrap();
             http.sha256 = Some(digest);
@@ -55,11 +52,8 @@ async fn outcome([script, pin, settings]: &[Cell; 3]) -> String {
     };
     let requests = server.seen();
     assert_rows!(requests.iter().all(|request: &Received| request.header("authorization") == Some(BASIC)) => true);
-    format!(
-        "{}: {}",
-        requests.len(),
-        result.replace(&server.host(), "h")
-    )
+    let result = result.replace(&server.host(), "h");
+    format!("{}: {result}", requests.len())
 }
 
 // parity: h4
@@ -70,7 +64,7 @@ async fn archives_are_fetched_whole_or_rejected() {
     // Readers of tar ignore zero blocks and empty gzip members.
     let padded = [&*tar, &[0; 10 * 512]].concat();
     let members = [&*tgz, &gzip(b"")].concat();
-    let limit = small(10).stream_limit();
+    let limit = small().stream_limit();
     let mut values = Values::default()
         .with("files", "manifests/csv.yaml=csv, metadata/annotations.yaml=a: b")
         .with("other", Digest::sha256(b"another").to_string())
@@ -86,7 +80,7 @@ async fn archives_are_fetched_whole_or_rejected() {
     for (name, bytes) in [
         ("tar", &*tar),
         ("tgz", &tgz),
-        ("folder", &directory),
+        ("top", &directory),
         ("padded", &padded),
         ("two", &members),
         ("pages", &html),
@@ -98,38 +92,33 @@ async fn archives_are_fetched_whole_or_rejected() {
             .with(&format!("{name}-size"), bytes.len().to_string());
     }
     let rows = r#"
-        # script, pin, settings, number of requests and outcome
-        tar             | 200 << {tar}    | | | 1: {files}, {tar-digest}, {tar-size} bytes
-        tar.gz          | 200 << {tgz}    | | | 1: {files}, {tgz-digest}, {tgz-size} bytes
-        in a directory  | 200 << {folder} | | | 1: {files}, {folder-digest}, {folder-size} bytes
-        padded tar      | 200 << {padded} | | | 1: {files}, {padded-digest}, {padded-size} bytes
-        two members     | 200 << {two}    | | | 1: {files}, {two-digest}, {two-size} bytes
-        redirected      | /moved => 200 << {tgz} && 302; Location: /moved | | | 2: {files}, {tgz-digest}, {tgz-size} bytes
-        pinned tar      | 200 << {tar}    | {tar-digest} | | 1: {files}, {tar-digest}, {tar-size} bytes
-        pinned tar.gz   | 200 << {tgz}    | {tgz-digest} | | 1: {files}, {tgz-digest}, {tgz-size} bytes
-        pinned directory | 200 << {folder} | {folder-digest} | | 1: {files}, {folder-digest}, {folder-size} bytes
-        other archive   | 200 << {tgz}    | {other} | | 1: DigestMismatch, terminal: http://h/b.tgz provides {tgz-digest}, {pinned}
-        other page      | 200 << {pages}  | {other} | | 1: DigestMismatch, terminal: http://h/b.tgz provides {pages-digest}, {pinned}*not a tar archive*
-        nothing         | 200             | {other} | | 1: DigestMismatch, terminal: http://h/b.tgz provides {empty-digest}, {pinned}*the archive is empty*
-        202 | 202 << {tgz} | | | 1: UnexpectedStatus, terminal: GET http://h/b.tgz: unexpected status "202 Accepted"*check the address*
-        204 | 204 << {tgz} | | | 1: UnexpectedStatus, terminal: GET http://h/b.tgz: unexpected status "204 No Content"*check the address*
-        206 | 206 << {tgz} | | | 1: UnexpectedStatus, terminal: GET http://h/b.tgz: unexpected status "206 Partial Content"*check the address*
-        304 | 304          | | | 1: UnexpectedStatus, terminal: GET http://h/b.tgz: unexpected status "304 Not Modified"*check the address*
-        404 | 404          | | | 1: NotFound, terminal: GET http://h/b.tgz: unexpected status "404 Not Found"*check the address*
-        503 | 503          | | | 5: UnexpectedStatus, transient: GET http://h/b.tgz: unexpected status "503 Service Unavailable"*try again later*
-        page            | 200; Content-Type: text/html << \u{feff}\n <!DOCTYPE html><html>Log in, name sesame | | | 1: UnknownFormat, terminal: *http://h/b.tgz*an HTML or XML page*
-        JSON            | 200 << {"message": "no"} | | | 1: UnknownFormat, terminal: *http://h/b.tgz*but JSON*
-        empty           | 200 | | | 1: ArchiveTruncated, transient: *http://h/b.tgz*the archive is empty*
-        cut             | 200 << {cut} | | | 1: ArchiveTruncated, transient: *http://h/b.tgz*truncated*
-        no deflate      | 200 << \x1f\x8b\x08\0\0\0\0\0\0\0not deflate | | | 1: ArchiveDamaged, *: *http://h/b.tgz*cannot be decompressed*
-        too large by its head | 200; Content-Length: {too-long} ~ stall | | | 1: LimitExceeded, terminal: *{limit}*
-        endless members | 200; Content-Length: - ~ repeat {members} | | | 1: LimitExceeded, terminal: *{limit}*
-        endless zeros   | 200; Content-Length: - << {tar} ~ repeat {zeros} | | | 1: LimitExceeded, terminal: *{limit}*
-        bomb            | 200 << {bomb} | | | 1: LimitExceeded, terminal: *{limit}*
-        too many files  | 200 << {tgz} | | one-entry | 1: LimitExceeded, terminal: *--max-entries*
-        broken twice    | 2 x 200; Content-Length: {tgz-size} << {half} then 200 << {tgz} | {tgz-digest} | | 3: {files}, {tgz-digest}, {tgz-size} bytes
-        always broken   | 200; Content-Length: {tgz-size} << {half} | {tgz-digest} | | 5: ConnectionBroken, transient: *
-        drip            | 200; Content-Length: 100000 << \x1f\x8b\x08\x08\0\0\0\0\0\x03 ~ drip | | total=500 | 1: TimedOut, transient: *longer than 0.5 s*
+        # script, pin, number of requests and outcome
+        tar             | 200 << {tar}    | | 1: {files}, {tar-digest}, {tar-size} bytes
+        tar.gz          | 200 << {tgz}    | | 1: {files}, {tgz-digest}, {tgz-size} bytes
+        in a directory  | 200 << {top} | | 1: {files}, {top-digest}, {top-size} bytes
+        padded tar      | 200 << {padded} | | 1: {files}, {padded-digest}, {padded-size} bytes
+        two members     | 200 << {two}    | | 1: {files}, {two-digest}, {two-size} bytes
+        pinned tar      | 200 << {tar}    | {tar-digest} | 1: {files}, {tar-digest}, {tar-size} bytes
+        pinned tar.gz   | 200 << {tgz}    | {tgz-digest} | 1: {files}, {tgz-digest}, {tgz-size} bytes
+        pinned directory | 200 << {top} | {top-digest} | 1: {files}, {top-digest}, {top-size} bytes
+        other archive   | 200 << {tgz}    | {other} | 1: DigestMismatch, terminal: http://h/b.tgz provides {tgz-digest}, {pinned}
+        other page      | 200 << {pages}  | {other} | 1: DigestMismatch, terminal: http://h/b.tgz provides {pages-digest}, {pinned}*not a tar archive*
+        nothing         | 200             | {other} | 1: DigestMismatch, terminal: http://h/b.tgz provides {empty-digest}, {pinned}*the archive is empty*
+        202 | 202 << {tgz} | | 1: UnexpectedStatus, terminal: GET http://h/b.tgz: unexpected status "202 Accepted"*check the address*
+        204 | 204 << {tgz} | | 1: UnexpectedStatus, terminal: GET http://h/b.tgz: unexpected status "204 No Content"*check the address*
+        206 | 206 << {tgz} | | 1: UnexpectedStatus, terminal: GET http://h/b.tgz: unexpected status "206 Partial Content"*check the address*
+        304 | 304          | | 1: UnexpectedStatus, terminal: GET http://h/b.tgz: unexpected status "304 Not Modified"*check the address*
+        page            | 200; Content-Type: text/html << \u{feff}\n <!DOCTYPE html><html>Log in, name sesame | | 1: UnknownFormat, terminal: *http://h/b.tgz*an HTML or XML page*
+        JSON            | 200 << {"message": "no"} | | 1: UnknownFormat, terminal: *http://h/b.tgz*but JSON*
+        empty           | 200 | | 1: ArchiveTruncated, transient: *http://h/b.tgz*the archive is empty*
+        cut             | 200 << {cut} | | 1: ArchiveTruncated, transient: *http://h/b.tgz*truncated*
+        no deflate      | 200 << \x1f\x8b\x08\0\0\0\0\0\0\0not deflate | | 1: ArchiveDamaged, *: *http://h/b.tgz*cannot be decompressed*
+        too large by its head | 200; Content-Length: {too-long} ~ stall | | 1: LimitExceeded, terminal: *{limit}*
+        endless members | 200; Content-Length: - ~ repeat {members} | | 1: LimitExceeded, terminal: *{limit}*
+        endless zeros   | 200; Content-Length: - << {tar} ~ repeat {zeros} | | 1: LimitExceeded, terminal: *{limit}*
+        bomb            | 200 << {bomb} | | 1: LimitExceeded, terminal: *{limit}*
+        broken twice    | 2 x 200; Content-Length: {tgz-size} << {half} then 200 << {tgz} | {tgz-digest} | 3: {files}, {tgz-digest}, {tgz-size} bytes
+        always broken   | 200; Content-Length: {tgz-size} << {half} | {tgz-digest} | 5: ConnectionBroken, transient: *
     "#;
     table::check(rows, &values, outcome).await;
 }

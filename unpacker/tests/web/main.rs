@@ -27,8 +27,8 @@ use http::Method;
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, date_time_ymd};
 use rustls::ServerConfig;
 use tests::{
-    Answer, Authority, Cell, Port, Received, Script, ScriptedServer, Values, assert_has, chain,
-    counted, gzip, table,
+    Authority, Cell, Port, Received, Script, ScriptedServer, Values, assert_has, chain, counted,
+    gzip, table,
 };
 use unpacker::{
     Access, Digest, Format, Limits, Options, Progress, Source,

@@ -2,36 +2,6 @@
 
 use crate::*;
 
-/// Reads a response with a blocking reader.
-async fn read(answer: Answer) -> std::io::Result<Vec<u8>> {
-    let server = ScriptedServer::start(Script::from_fn(move |_| answer.clone()));
-    let request = Request::get(server.url("/").parse().unwrap());
-    let response = client(&Trust::default(), &brisk()).send(&request).await;
-    let mut reader = reader(response.unwrap().into_body());
-    let read = tokio::task::spawn_blocking(move || {
-        let mut read = Vec::new();
-        reader.read_to_end(&mut read).map(|_| read)
-    });
-    read.await.unwrap()
-}
-
-#[tokio::test]
-async fn reader_distinguishes_whole_and_broken_bodies() {
-    let content: Vec<u8> = (0..300_000u32).flat_map(u32::to_le_bytes).collect();
-    assert!(
-        read(Answer::with_status("200", &[], &content))
-            .await
-            .unwrap()
-            == content
-    );
-    let broken = Answer::with_status("200", &[("Content-Length", "9")], b"abc");
-    let error = read(broken).await.unwrap_err().downcast::<Error>().unwrap();
-    assert!(
-        matches!(error, Error::Disconnected { read: 3, .. }),
-        "{error}"
-    );
-}
-
 #[test]
 fn reader_without_its_runtime_is_not_at_the_end() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

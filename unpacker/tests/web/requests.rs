@@ -16,11 +16,11 @@ async fn outcome([script_a, script_b, settings]: &[Cell; 3]) -> String {
     };
     let ca = LazyCell::new(Authority::default);
     let tls = |word| {
-        let is_wanted = settings.has(word);
-        is_wanted.then(|| ca.server(&["127.0.0.1"], |_| {}))
+        let is_set = settings.has(word);
+        is_set.then(|| ca.server(&["127.0.0.1"], |_| {}))
     };
-    let is_gone = script_a.raw() == "gone";
-    let server_a = (!is_gone).then(|| port_a.serve(tls("tls-a"), script(script_a)));
+    let has_server = script_a.raw() != "unreachable";
+    let server_a = has_server.then(|| port_a.serve(tls("tls-a"), script(script_a)));
     let server_b = port_b.serve(tls("tls-b"), script(script_b));
 
     let secure = if settings.has("tls-a") { "s" } else { "" };
@@ -132,7 +132,7 @@ async fn transient_failures_are_retried_and_others_are_not() {
         400 | 400 then 200 | | | GET / -> UnexpectedStatus, terminal: *"400 Bad Request"*
         410 | 410 then 200 | | | GET / -> NotFound, terminal: *"410 Gone"*
         501 | 501 then 200 | | | GET / -> UnexpectedStatus, transient: *"501 Not Implemented"*
-        429 for ever   | 429; Retry-After: 0 << slow down | | | 5 x GET / -> TooManyRequests, transient: *(slow down)*
+        always 429     | 429; Retry-After: 0 << slow down | | | 5 x GET / -> TooManyRequests, transient: *(slow down)*
         redirected     | /busy => 503 && 302; Location: /busy | | | GET /, 4 x GET /busy -> *"503 Service Unavailable"*
         too long a wait | 503; Retry-After: 3600 then 200 | | | GET / -> *"503 Service Unavailable"*
         POST           | 503 | | POST   | POST / content -> *"503 Service Unavailable"*
@@ -141,7 +141,7 @@ async fn transient_failures_are_retried_and_others_are_not() {
         PUT            | 503 | | PUT    | 5 x PUT / content -> *"503 Service Unavailable"*
         HEAD           | 503 | | HEAD   | 5 x HEAD / content -> *"503 Service Unavailable"*
         repeatable     | 503 | | POST repeatable | 5 x POST / content -> *"503 Service Unavailable"*
-        nobody listens | gone | | | -> ConnectionFailed, transient: failed to reach http://a/ in 5 attempts; check the address, the network and the proxy settings: Connection refused (os error 111)
+        no server      | unreachable | | | -> ConnectionFailed, transient: failed to reach http://a/ in 5 attempts; check the address, the network and the proxy settings: Connection refused (os error 111)
         silence        | nothing ~ stall | | idle=400 tries=3 | 3 x GET / -> TimedOut, transient: *sent nothing for 0.4 s*
         no limits      | 2 x 503 then 200 << content | | endless | 3 x GET / -> content
         head that drips | << HTTP/1.1 200 OK\r\nX: ~ drip | | total=500 | GET / -> TimedOut, transient: *longer than 0.5 s*

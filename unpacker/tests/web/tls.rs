@@ -31,10 +31,7 @@ fn config(kind: &str, ca: &Authority) -> Option<ServerConfig> {
 async fn outcome([certificate, trusted]: &[Cell; 2]) -> String {
     let (ca, other) = (Authority::default(), Authority::new("another"));
     let script = Script::new("200 << content", &Values::default());
-    let server = match config(certificate.raw(), &ca) {
-        Some(config) => ScriptedServer::start_tls(config, script),
-        None => ScriptedServer::start(script),
-    };
+    let server = Port::take().serve(config(certificate.raw(), &ca), script);
     let mut trust = Trust::default();
     for name in trusted.words() {
         match name {
@@ -53,7 +50,7 @@ async fn outcome([certificate, trusted]: &[Cell; 2]) -> String {
 #[tokio::test]
 async fn certificates_are_verified_at_the_first_connection() {
     let rows = "
-        # certificate, trusted authorities, connections and outcome
+        # certificate, trusted CAs, connections and outcome
         of a trusted CA      | good       | own | 1: content
         of the first CA      | good       | own other | 1: content
         of the second CA     | good       | other own | 1: content

@@ -2,14 +2,15 @@
 
 use crate::*;
 
-/// Returns the error message of a failed fetch.
-async fn failed(source: &str, quotes: Quotes) -> String {
+/// Returns reason, finality and message of a failed fetch.
+async fn failed(source: &str, quotes: Quotes) -> (&'static str, bool, String) {
     let access =
         with!(Access::default() => timeouts: brisk(), quotes: quotes, trust.verify: Verify::Never);
     let source = Source::parse(source, |_| false).unwrap();
     let (options, progress) = (Options::default(), Progress::default());
     let fetched = unpacker::fetch(&source, &access, &options, &progress).await;
-    chain(&fetched.unwrap_err())
+    let error = fetched.unwrap_err();
+    (error.reason(), error.is_terminal(), chain(&error))
 }
 
 /// Returns the message for other users, and checks that only a local user reads the text of the server.
@@ -20,8 +21,10 @@ async fn outcome([source, script, chosen]: &[Cell; 3]) -> String {
         "" => "remote-chosen".to_owned(),
         _ => chosen.text(),
     };
-    assert_has(&failed(&source, Quotes::Shown).await, &chosen);
-    let withheld = failed(&source, Quotes::Withheld).await;
+    let (reason, is_terminal, shown) = failed(&source, Quotes::Shown).await;
+    assert_has(&shown, &chosen);
+    let (withheld_reason, withheld_terminal, withheld) = failed(&source, Quotes::Withheld).await;
+    assert_eq!((withheld_reason, withheld_terminal), (reason, is_terminal));
     assert!(!withheld.contains(&chosen), "{chosen} is in {withheld}");
     withheld
 }
@@ -61,15 +64,15 @@ async fn text_that_a_server_chose_is_withheld() {
         status          | http://HOST/a.tgz | 418 | teapot | */a.tgz: the server rejected the request*
         redirected      | http://HOST/a.tgz | /a.tgz => 302; Location: /remote-chosen && 404 |
           | */a.tgz (redirected): unexpected status "404 Not Found"*
-        redirect        | http://HOST/a.tgz | 302; Location: remote-chosen:8080 | | */a.tgz redirects to a URL that is not followed*
+        redirect        | http://HOST/a.tgz | 302; Location: remote-chosen:8080 | | */a.tgz redirects to a URL that is not followed; use the final URL*
         git error       | git+http://HOST/r.git#refs/heads/main | GET => 200; {git}-advertisement << {greeting} && 200; {git}-result << {err}0000 |
-          | *r.git: the server rejected the request; check*
+          | *r.git: the server rejected the request; check the URL, or contact the server administrator*
         git not found   | git+http://HOST/r.git#refs/heads/main | GET => 200; {git}-advertisement << {greeting} && 200; {git}-result << {missing}0000 |
-          | *not visible with these credentials; check*
+          | *not found, or not visible with these credentials; check the URL and the credentials*
         git branch      | git+http://HOST/r.git#refs/heads/main | GET => 200; {git}-advertisement << {greeting} && 200; {git}-result << {branch}0000 |
           | *branch "main" not found; check the name*
         git type        | git+http://HOST/r.git#refs/heads/main | 200; Content-Type: remote-chosen |
-          | *unexpected content type*
+          | *not a git server: unexpected content type; check that "git clone" accepts this URL*
         git page        | git+http://HOST/r.git#refs/heads/main | 404 << remote-chosen | | *not visible with these credentials; check*
         git sideband    | git+http://HOST/r.git#{hash} | GET => 200; {git}-advertisement << {greeting} && 200; {git}-result << {pack}0000 | | *the server aborted the request; try again*
         schema version  | HOST/a:v1 | 200 << {"schemaVersion": "remote-chosen"} | | *the manifest is malformed; check*

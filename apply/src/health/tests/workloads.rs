@@ -6,37 +6,32 @@ fn deployments() {
         condition("Progressing", "True", "NewReplicaSetAvailable", ""),
         condition("Available", "True", "MinimumReplicasAvailable", "")
     ]);
-    let counts = |all, updated, available, ready| {
+    let status = |all, updated, available, ready, conditions: &Value| {
         json!({
             "observedGeneration": 2, "replicas": all, "updatedReplicas": updated, "availableReplicas": available,
-            "readyReplicas": ready, "conditions": done,
+            "readyReplicas": ready, "conditions": conditions,
         })
     };
+    let counts = |all, updated, available, ready| status(all, updated, available, ready, &done);
     let spec = json!({"replicas": 3, "progressDeadlineSeconds": 600});
     let one = json!({"progressDeadlineSeconds": 600});
     Kind("apps/v1", "Deployment").check(::tests::rows![
-        "nobody has looked", json!({}), json!({}) => InProgress("0 of 1 replicas exist");
+        "not observed", json!({}), json!({}) => in_progress("0 of 1 replicas exist");
         "all there", spec.clone(), counts(3, 3, 3, 3) => Current;
-        "none wanted", json!({"replicas": 0}), counts(0, 0, 0, 0) => Current;
-        "too few", spec.clone(), counts(1, 1, 1, 1) => InProgress("1 of 3 replicas exist");
-        "old ones", spec.clone(), counts(3, 1, 3, 3) => InProgress("1 of 3 replicas are up to date");
-        "extra ones", spec.clone(), counts(4, 3, 3, 3) => InProgress("1 old replicas pending termination");
-        "not available", spec.clone(), counts(3, 3, 2, 3) => InProgress("2 of 3 replicas are available");
-        "not ready", spec.clone(), counts(3, 3, 3, 2) => InProgress("2 of 3 replicas are ready");
+        "none desired", json!({"replicas": 0}), counts(0, 0, 0, 0) => Current;
+        "too few", spec.clone(), counts(1, 1, 1, 1) => in_progress("1 of 3 replicas exist");
+        "old ones", spec.clone(), counts(3, 1, 3, 3) => in_progress("1 of 3 replicas are up to date");
+        "extra ones", spec.clone(), counts(4, 3, 3, 3) => in_progress("1 old replicas pending termination");
+        "not available", spec.clone(), counts(3, 3, 2, 3) => in_progress("2 of 3 replicas are available");
+        "not ready", spec.clone(), counts(3, 3, 3, 2) => in_progress("2 of 3 replicas are ready");
         "stuck", spec, json!({"conditions": [condition("Progressing", "False", "ProgressDeadlineExceeded", "too slow")]})
-            => Failed("Progressing is False (ProgressDeadlineExceeded): too slow");
-        "still progressing", one.clone(),
-          json!({"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1,
-          "conditions": [condition("Progressing", "True", "ReplicaSetUpdated", "")]})
-          => InProgress("the new ReplicaSet is not available");
-        "not Available", one, json!(
-            {"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1, "conditions": [
-                condition("Progressing", "True", "NewReplicaSetAvailable", ""), condition("Available", "False", "", "none is"),
-            ]}
-        ) => InProgress("Available is False: none is");
-        "no deadline, no conditions", json!({"progressDeadlineSeconds": i32::MAX}),
-          json!({"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1})
-            => InProgress("has no condition Available");
+            => failed("Progressing is False (ProgressDeadlineExceeded): too slow");
+        "still progressing", one.clone(), status(1, 1, 1, 1, &json!([condition("Progressing", "True", "ReplicaSetUpdated", "")]))
+            => in_progress("the new ReplicaSet is not available");
+        "not Available", one, status(1, 1, 1, 1, &json!([done[0], condition("Available", "False", "", "none is")]))
+            => in_progress("Available is False: none is");
+        "no deadline, no conditions", json!({"progressDeadlineSeconds": i32::MAX}), status(1, 1, 1, 1, &json!(null))
+            => in_progress("has no condition Available");
     ]);
 }
 
@@ -55,15 +50,15 @@ fn stateful_sets() {
     Kind("apps/v1", "StatefulSet").check(::tests::rows![
         "all there", spec.clone(), counts(3, 3, 3, 3, "a") => Current;
         "by hand", json!({"updateStrategy": {"type": "OnDelete"}}), json!({}) => Current;
-        "too few", spec.clone(), counts(2, 2, 2, 2, "a") => InProgress("2 of 3 replicas exist");
-        "not ready", spec.clone(), counts(3, 2, 3, 3, "a") => InProgress("2 of 3 replicas are ready");
-        "extra ones", spec.clone(), counts(4, 4, 3, 3, "a") => InProgress("1 old replicas pending termination");
-        "rolling", spec.clone(), counts(3, 3, 2, 1, "b") => InProgress("2 of 3 replicas are up to date");
-        "revisions differ", spec, counts(3, 3, 3, 0, "b") => InProgress("some replicas do not have the latest revision");
+        "too few", spec.clone(), counts(2, 2, 2, 2, "a") => in_progress("2 of 3 replicas exist");
+        "not ready", spec.clone(), counts(3, 2, 3, 3, "a") => in_progress("2 of 3 replicas are ready");
+        "extra ones", spec.clone(), counts(4, 4, 3, 3, "a") => in_progress("1 old replicas pending termination");
+        "rolling", spec.clone(), counts(3, 3, 2, 1, "b") => in_progress("2 of 3 replicas are up to date");
+        "revisions differ", spec, counts(3, 3, 3, 0, "b") => in_progress("some replicas do not have the latest revision");
         "partition done", rolling(2), counts(3, 3, 2, 1, "b") => Current;
-        "partition", rolling(1), counts(3, 3, 2, 1, "b") => InProgress("1 of 2 replicas are up to date");
-        "the partition that the apiserver fills in", rolling(0), counts(3, 3, 2, 1, "b")
-            => InProgress("2 of 3 replicas are up to date");
+        "partition", rolling(1), counts(3, 3, 2, 1, "b") => in_progress("1 of 2 replicas are up to date");
+        "partition that the API server defaults", rolling(0), counts(3, 3, 2, 1, "b")
+            => in_progress("2 of 3 replicas are up to date");
     ]);
 }
 
@@ -76,14 +71,14 @@ fn daemon_sets() {
         })
     };
     Kind("apps/v1", "DaemonSet").check(::tests::rows![
-        "new", json!({}), json!({}) => InProgress("not observed by its controller yet");
-        "not counted", json!({}), json!({"observedGeneration": 2}) => InProgress("number of nodes not determined yet");
+        "new", json!({}), json!({}) => in_progress("not observed by its controller yet");
+        "not counted", json!({}), json!({"observedGeneration": 2}) => in_progress("number of nodes not determined yet");
         "no nodes", json!({}), json!({"observedGeneration": 2, "desiredNumberScheduled": 0}) => Current;
         "all there", json!({}), counts(3, 3, 3, 3) => Current;
-        "too few", json!({}), counts(2, 3, 3, 3) => InProgress("2 of 3 nodes have a pod");
-        "old ones", json!({}), counts(3, 2, 3, 3) => InProgress("2 of 3 pods are up to date");
-        "not available", json!({}), counts(3, 3, 2, 3) => InProgress("2 of 3 pods are available");
-        "not ready", json!({}), counts(3, 3, 3, 2) => InProgress("2 of 3 pods are ready");
+        "too few", json!({}), counts(2, 3, 3, 3) => in_progress("2 of 3 nodes have a pod");
+        "old ones", json!({}), counts(3, 2, 3, 3) => in_progress("2 of 3 pods are up to date");
+        "not available", json!({}), counts(3, 3, 2, 3) => in_progress("2 of 3 pods are available");
+        "not ready", json!({}), counts(3, 3, 3, 2) => in_progress("2 of 3 pods are ready");
     ]);
 }
 
@@ -96,11 +91,11 @@ fn replica_sets() {
     let spec = json!({"replicas": 2});
     Kind("apps/v1", "ReplicaSet").check(::tests::rows![
         "all there", spec.clone(), counts(2, 2, 2, 2) => Current;
-        "labels", spec.clone(), counts(2, 1, 2, 2) => InProgress("1 of 2 replicas have all labels");
-        "available", spec.clone(), counts(2, 2, 1, 2) => InProgress("1 of 2 replicas are available");
-        "ready", spec.clone(), counts(2, 2, 2, 1) => InProgress("1 of 2 replicas are ready");
-        "extra", spec.clone(), counts(3, 2, 2, 2) => InProgress("1 old replicas pending termination");
+        "labels", spec.clone(), counts(2, 1, 2, 2) => in_progress("1 of 2 replicas have all labels");
+        "available", spec.clone(), counts(2, 2, 1, 2) => in_progress("1 of 2 replicas are available");
+        "ready", spec.clone(), counts(2, 2, 2, 1) => in_progress("1 of 2 replicas are ready");
+        "extra", spec.clone(), counts(3, 2, 2, 2) => in_progress("1 old replicas pending termination");
         "quota", spec, json!({"conditions": [condition("ReplicaFailure", "True", "FailedCreate", "exceeded quota")]})
-            => InProgress("ReplicaFailure is True (FailedCreate): exceeded quota");
+            => in_progress("ReplicaFailure is True (FailedCreate): exceeded quota");
     ]);
 }

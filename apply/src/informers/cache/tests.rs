@@ -1,39 +1,29 @@
 use std::slice;
 
-use kube::core::ApiResource;
+use manifests::object::group_version;
 
 use super::*;
 use crate::discovery::ApiKind;
 
-const CONFIG_MAP: (&str, &str, &str) = ("", "ConfigMap", "configmaps");
-const DEPLOYMENT: (&str, &str, &str) = ("apps", "Deployment", "deployments");
-const TILL: (&str, &str, &str) = ("example.com", "Till", "tills");
-const CRD: (&str, &str, &str) = (
-    "apiextensions.k8s.io",
-    "CustomResourceDefinition",
-    "customresourcedefinitions",
-);
+/// API version and kind.
+type Api = (&'static str, &'static str);
 
-fn identity((group, kind, _): (&str, &str, &str), namespace: &str, name: &str) -> Identity {
-    crate::tests::identity(group, kind, namespace, name)
+const CONFIG_MAP: Api = ("v1", "ConfigMap");
+const DEPLOYMENT: Api = ("apps/v1", "Deployment");
+const TILL: Api = ("example.com/v1", "Till");
+const CRD: Api = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+
+fn identity((api_version, kind): Api, namespace: &str, name: &str) -> Identity {
+    crate::tests::identity(group_version(api_version).0, kind, namespace, name)
 }
 
-fn kind((group, kind, plural): (&str, &str, &str), namespaced: bool) -> Arc<ApiKind> {
-    let resource = ApiResource {
-        group: group.to_owned(),
-        version: "v1".to_owned(),
-        api_version: [group, "v1"].join("/").trim_start_matches('/').to_owned(),
-        kind: kind.to_owned(),
-        plural: plural.to_owned(),
-    };
-    Arc::new(ApiKind {
-        resource,
-        namespaced,
-    })
+fn watched(api: Api, namespace: &str, name: &str) -> (Identity, Arc<ApiKind>) {
+    let (_, kind) = crate::tests::kind(api.0, api.1, !namespace.is_empty());
+    (identity(api, namespace, name), kind)
 }
 
-fn desired(objects: &[((&str, &str, &str), &str)]) -> WatchedObjects {
-    let object = |&(api, name): &(_, &str)| (identity(api, "shop", name), kind(api, true));
+fn desired(objects: &[(Api, &str)]) -> WatchedObjects {
+    let object = |&(api, name): &(Api, &str)| watched(api, "shop", name);
     objects.iter().map(object).collect()
 }
 
@@ -64,9 +54,6 @@ fn applied(name: &str, version: u64, fields: &str) -> BTreeMap<Identity, Applied
     BTreeMap::from([(identity(CONFIG_MAP, "shop", name), applied)])
 }
 
-/// A change of an observed object.
-type Alter = fn(&mut Entry);
-
 const A: &str = "00000000000a";
 const B: &str = "00000000000b";
 
@@ -83,7 +70,7 @@ fn two_instances() -> Two {
         observed("till", "till-a", 1, A),
         observed("till", "till-b", 2, A),
         observed("shelf", "shelf-a", 3, A),
-        observed("stranger", "x", 4, A),
+        observed("other", "x", 4, A),
     ];
     assert_eq!(cache.listed(&scope, listing), wakes(&["shelf", "till"]));
     Two { cache, scope }
@@ -105,15 +92,8 @@ impl Two {
         self.cache.remove(&self.scope, observed)
     }
 
-    fn applied(
-        &mut self,
-        owner: &str,
-        name: &str,
-        version: u64,
-        fields: &str,
-    ) -> Option<WriteNote> {
-        self.cache
-            .record_applied(owner, &applied(name, version, fields))
+    fn applied(&mut self, owner: &str, name: &str, at: u64, fields: &str) -> Option<WriteNote> {
+        self.cache.record_applied(owner, &applied(name, at, fields))
     }
 
     fn listed(&mut self, listing: Vec<ReducedObject>) -> WakeSet {
@@ -130,10 +110,8 @@ fn wakes(instances: &[&str]) -> WakeSet {
 }
 
 fn names(view: &InstanceView) -> Vec<&str> {
-    view.objects
-        .keys()
-        .map(|identity| identity.name.as_str())
-        .collect()
+    let identities = view.objects.keys();
+    identities.map(|identity| identity.name.as_str()).collect()
 }
 
 // parity: rukpak-33
@@ -141,14 +119,12 @@ fn names(view: &InstanceView) -> Vec<&str> {
 fn each_kind_is_watched_once_while_it_is_desired() {
     let mut cache = InformerCache::default();
     let both = desired(&[(CONFIG_MAP, "a"), (DEPLOYMENT, "a")]);
-    let change = cache.set_watched("till", None, &both);
-    assert_eq!(change.started.len(), 2);
-    assert_eq!(cache.set_watched("till", None, &both), Change::default());
-    assert_eq!(cache.set_watched("shelf", None, &both), Change::default());
-
-    let found = cache.set_watched("till", None, &desired(&[(CONFIG_MAP, "b")]));
-    assert_eq!(found, Change::default());
-    let change = cache.set_watched("shelf", None, &desired(&[(CONFIG_MAP, "b")]));
+    let one = desired(&[(CONFIG_MAP, "b")]);
+    assert_eq!(cache.set_watched("till", None, &both).started.len(), 2);
+    for (name, objects) in [("till", &both), ("shelf", &both), ("till", &one)] {
+        assert_eq!(cache.set_watched(name, None, objects), Change::default());
+    }
+    let change = cache.set_watched("shelf", None, &one);
     let stopped = change.stopped.iter().map(|scope| &*scope.resource.kind);
     assert_eq!(stopped.collect::<Vec<_>>(), ["Deployment"]);
     assert_eq!(cache.forget("till"), []);
@@ -164,8 +140,7 @@ fn each_account_has_one_watch_per_namespace() {
         namespace: "shop".to_owned(),
     };
     let mut objects = desired(&[(CONFIG_MAP, "a")]);
-    objects.insert(identity(CONFIG_MAP, "store", "a"), kind(CONFIG_MAP, true));
-    objects.insert(identity(CRD, "", "a"), kind(CRD, false));
+    objects.extend([watched(CONFIG_MAP, "store", "a"), watched(CRD, "", "a")]);
     let mut cache = InformerCache::default();
     assert_eq!(cache.set_watched("till", None, &objects).started.len(), 2);
     let change = cache.set_watched("till", Some(&account), &objects);
@@ -177,28 +152,25 @@ fn each_account_has_one_watch_per_namespace() {
         "customresourcedefinitions.apiextensions.k8s.io",
     ];
     assert_eq!(texts, expected);
-    let expected = "core.rukpak.io/owner-kind=BundleInstance,core.rukpak.io/owner-name=till";
-    assert_eq!(change.started[0].selector(), expected);
-    assert_eq!(change.stopped.len(), 2);
-    let expected = "core.rukpak.io/owner-kind=BundleInstance";
-    assert_eq!(change.stopped[0].selector(), expected);
+    let all = "core.rukpak.io/owner-kind=BundleInstance";
+    assert_rows! {
+        change.started[0].selector() => format!("{all},core.rukpak.io/owner-name=till");
+        change.stopped.iter().map(|scope| scope.selector()).collect::<Vec<_>>() => [all, all];
+    }
 }
 
 #[test]
 fn full_objects_are_read_only_for_kinds_with_health_rules() {
     let depth = |objects: &WatchedObjects, kind| {
-        let scopes = scope::scopes("till", None, objects);
-        let mut found = scopes
-            .iter()
-            .filter(|(scope, _)| scope.resource.kind == kind);
-        found.next().unwrap().0.depth
+        let mut scopes = scope::scopes("till", None, objects).into_iter();
+        let found = scopes.find(|(scope, _)| scope.resource.kind == kind);
+        found.unwrap().0.depth
     };
     let mut objects = desired(&[(CONFIG_MAP, "a"), (DEPLOYMENT, "a"), (TILL, "a")]);
     assert_eq!(depth(&objects, "ConfigMap"), Depth::Metadata);
     assert_eq!(depth(&objects, "Deployment"), Depth::HealthView);
     assert_eq!(depth(&objects, "Till"), Depth::Metadata);
-    let crd = identity(CRD, "", "tills.example.com");
-    objects.insert(crd, kind(CRD, false));
+    objects.extend([watched(CRD, "", "tills.example.com")]);
     assert_eq!(depth(&objects, "Till"), Depth::HealthView);
 }
 
@@ -206,27 +178,24 @@ fn full_objects_are_read_only_for_kinds_with_health_rules() {
 fn instance_wakes_when_its_last_watch_has_listed() {
     let mut cache = InformerCache::default();
     let objects = desired(&[(CONFIG_MAP, "a"), (DEPLOYMENT, "a")]);
-    let change = cache.set_watched("till", None, &objects);
+    let scopes = cache.set_watched("till", None, &objects).started;
     let view = cache.view("till");
-    assert!(!view.synced);
-    assert_eq!(view.unknown.len(), 2);
-    assert_eq!(cache.listed(&change.started[0], Vec::new()), wakes(&[]));
+    assert_eq!((view.synced, view.unknown.len()), (false, 2));
+    assert_eq!(cache.listed(&scopes[0], Vec::new()), wakes(&[]));
     assert_eq!(cache.view("till").unknown.len(), 1);
-    let expected = wakes(&["till"]);
-    assert_eq!(cache.listed(&change.started[1], Vec::new()), expected);
-    let view = cache.view("till");
-    assert!(view.synced && view.unknown.is_empty() && view.objects.is_empty());
-    assert_eq!(view.absent.len(), 2);
+    assert_eq!(cache.listed(&scopes[1], Vec::new()), wakes(&["till"]));
+    let absent = objects.into_keys().collect();
+    assert_rows!(cache.view("till") => with!(InstanceView, synced: true, absent));
     cache.set_watched("empty", None, &WatchedObjects::new());
     assert!(cache.view("empty").synced);
-    assert_eq!(cache.view("nobody"), InstanceView::default());
+    assert_eq!(cache.view("unknown"), InstanceView::default());
 }
 
 #[test]
 fn only_relevant_changes_wake_only_their_instance() {
     let mut two = two_instances();
     let base = || observed("till", "till-a", 10, A);
-    let cases: [(&str, Alter, bool); 8] = ::tests::rows![
+    let cases: [(_, fn(&mut Entry), _); 8] = ::tests::rows![
         "nothing", |_| {} => false;
         "resourceVersion", |entry| entry.version = 11 => false;
         "writer", |entry| entry.writer = Some("kubectl".into()) => false;
@@ -244,7 +213,7 @@ fn only_relevant_changes_wake_only_their_instance() {
         let found = two.cache.seen(&two.scope, changed);
         assert_eq!(found, wakes(expected), "{name}");
     }
-    assert_eq!(two.observed("stranger", "y", 20, A), wakes(&[]));
+    assert_eq!(two.observed("other", "y", 20, A), wakes(&[]));
     // Another client sets the label of the instance on its own object.
     assert_eq!(two.observed("till", "y", 20, A), wakes(&[]));
     assert_eq!(names(&two.cache.view("till")), ["till-a", "till-b"]);
@@ -265,12 +234,11 @@ fn deleted_or_relabeled_objects_wake_their_instance() {
 #[test]
 fn relist_wakes_only_instances_with_changes() {
     let mut two = two_instances();
+    let objects =
+        ::tests::rows!["till-a", 1 => "till"; "till-b", 2 => "till"; "shelf-a", 30 => "shelf";];
     let same = || {
-        vec![
-            observed("till", "till-a", 1, A),
-            observed("till", "till-b", 2, A),
-            observed("shelf", "shelf-a", 30, A),
-        ]
+        let objects = objects.map(|(name, version, owner)| observed(owner, name, version, A));
+        objects.to_vec()
     };
     two.cache.start_list(&two.scope);
     assert_eq!(two.listed(same()), wakes(&[]));
@@ -289,7 +257,7 @@ fn own_writes_are_visible_before_the_watch_event() {
         cache.view("till").objects[&identity(CONFIG_MAP, "shop", "till-a")].clone()
     };
     assert_eq!(cached(&two.cache).fields, Some(B.parse().unwrap()));
-    // Events from before the write are stale.
+    // Events from before the write are outdated.
     assert_eq!(two.observed("till", "till-a", 9, A), wakes(&[]));
     assert_eq!(two.deleted("till", "till-a", 9, A), wakes(&[]));
     assert_eq!(cached(&two.cache).fields, Some(B.parse().unwrap()));
@@ -310,11 +278,10 @@ fn write_older_than_the_watch_is_not_recorded() {
     // Nor are writes without a change, of objects that are not desired, or with a resourceVersion that is not a number.
     assert!(two.applied("till", "till-b", 2, A).is_none());
     assert!(two.applied("till", "other", 20, A).is_none());
-    assert!(two.applied("nobody", "till-b", 20, A).is_none());
+    assert!(two.applied("unknown", "till-b", 20, A).is_none());
     let mut unnumbered = applied("till-b", 0, B);
-    for unnumbered in unnumbered.values_mut() {
-        unnumbered.resource_version = "late".to_owned();
-    }
+    let mut objects = unnumbered.values_mut();
+    objects.next().unwrap().resource_version = "late".to_owned();
     assert!(two.cache.record_applied("till", &unnumbered).is_none());
 }
 
@@ -356,16 +323,14 @@ fn watch_failure_wakes_once_and_refusal_drops_the_data() {
     assert_eq!(two.failed("slow", Staleness::Stale), wakes(&all));
     assert_eq!(two.failed("slow", Staleness::Stale), wakes(&[]));
     let view = two.cache.view("till");
-    let expected = (vec!["till-a", "till-b"], true);
-    assert_eq!((names(&view), view.synced), expected);
+    assert_rows!((names(&view), view.synced) => (vec!["till-a", "till-b"], true));
     assert_eq!(view.failing, ["slow"]);
     assert_eq!(two.cache.failing(), slice::from_ref(&two.scope));
 
     assert_eq!(two.failed("forbidden", Staleness::Lost), wakes(&all));
-    let view = two.cache.view("till");
-    assert_eq!((names(&view), view.synced), (vec![], false));
-    let expected = (2, vec!["forbidden".to_owned()]);
-    assert_eq!((view.unknown.len(), view.failing), expected);
+    let unknown = ["till-a", "till-b"].map(|name| identity(CONFIG_MAP, "shop", name));
+    let failing = vec!["forbidden".to_owned()];
+    assert_rows!(two.cache.view("till") => with!(InstanceView, unknown: unknown.into(), failing));
 
     assert_eq!(two.listed(Vec::new()), wakes(&all));
     let view = two.cache.view("till");
@@ -379,11 +344,12 @@ fn events_of_a_stopped_watch_are_ignored() {
     two.cache.forget("till");
     two.cache.forget("shelf");
     two.cache.start_list(&two.scope);
-    let expected = wakes(&[]);
-    assert_eq!(two.listed(vec![observed("till", "till-a", 1, A)]), expected);
-    assert_eq!(two.observed("till", "till-a", 2, A), wakes(&[]));
-    assert_eq!(two.deleted("till", "till-a", 3, A), wakes(&[]));
-    assert_eq!(two.failed("late", Staleness::Lost), wakes(&[]));
+    assert_rows! {
+        two.listed(vec![observed("till", "till-a", 1, A)]) => wakes(&[]);
+        two.observed("till", "till-a", 2, A) => wakes(&[]);
+        two.deleted("till", "till-a", 3, A) => wakes(&[]);
+        two.failed("late", Staleness::Lost) => wakes(&[]);
+    }
     assert!(two.cache.tables.is_empty());
 }
 
@@ -393,24 +359,18 @@ fn a_thousand_instances_of_twenty_objects_are_cheap() {
     let mut scope = None;
     let name = |instance, object| format!("o-{instance}-{object}");
     for instance in 0..1000 {
-        let objects: Vec<_> = (0..20).map(|object| name(instance, object)).collect();
-        let objects: Vec<_> = objects
-            .iter()
-            .map(|name| (CONFIG_MAP, name.as_str()))
-            .collect();
-        let change = cache.set_watched(&format!("i{instance}"), None, &desired(&objects));
+        let objects = (0..20).map(|object| watched(CONFIG_MAP, "shop", &name(instance, object)));
+        let change = cache.set_watched(&format!("i{instance}"), None, &objects.collect());
         scope = scope.or(change.started.first().cloned());
     }
     let scope = scope.unwrap();
-    let all = || {
-        (0..20_000).map(|number| {
-            let (instance, object) = (number / 20, number % 20);
-            observed(&format!("i{instance}"), &name(instance, object), 7, A)
-        })
-    };
-    assert_eq!(cache.listed(&scope, all().collect()).len(), 1000);
+    let all = (0..20_000).map(|number| {
+        let (instance, object) = (number / 20, number % 20);
+        observed(&format!("i{instance}"), &name(instance, object), 7, A)
+    });
+    assert_eq!(cache.listed(&scope, all.clone().collect()).len(), 1000);
     // An event is processed in constant time; this would take minutes if it were compared with other objects.
-    for event in all() {
+    for event in all {
         assert_eq!(cache.seen(&scope, event), wakes(&[]));
     }
     assert_eq!(cache.view("i500").objects.len(), 20);

@@ -23,19 +23,14 @@ fn right(text: &str) -> Permission<'_> {
     let (resource_text, verb) = text.split_once(' ').unwrap();
     let (group, resource) = resource_text.split_once(':').unwrap_or(("", resource_text));
     if group == "url" {
-        return Permission::Url {
-            url: resource,
-            verb,
-        };
+        let url = resource;
+        return Permission::Url { url, verb };
     }
-    let (resource, name) = match resource.split_once('#') {
-        Some((resource, name)) => (resource, Some(name)),
-        None => (resource, None),
-    };
+    let mut parts = resource.split('#');
     Permission::Resource {
         group,
-        resource,
-        name,
+        resource: parts.next().unwrap(),
+        name: parts.next(),
         verb,
     }
 }
@@ -81,14 +76,9 @@ fn rules_are_expanded_within_a_limit() {
     assert_eq!(left, 0);
     assert_eq!(expand(&rules, &mut 5), None);
     let list: Vec<String> = (0..100_000).map(|n| n.to_string()).collect();
-    let hostile = PolicyRule {
-        api_groups: Some(list.clone()),
-        resources: Some(list.clone()),
-        resource_names: Some(list.clone()),
-        verbs: list.clone(),
-        non_resource_urls: Some(list),
-    };
-    assert_eq!(expand(&[hostile], &mut 50_000), None);
+    let fields = "apiGroups resources resourceNames verbs nonResourceURLs".split(' ');
+    let hostile: Value = fields.map(|field| (field, json!(list))).collect();
+    assert_eq!(expand(&self::rules(json!([hostile])), &mut 50_000), None);
 }
 
 #[test]
@@ -106,33 +96,28 @@ fn missing_permissions_are_formatted_as_a_manifest() {
     assert_rows!(summary.starts_with("ServiceAccount tenant/installer lacks permissions") => true, "{summary}");
     let objects = manifests::yaml::documents(yaml.as_bytes());
     let objects: Vec<Value> = objects.map(Result::unwrap).collect();
-    let rules = objects.iter().filter_map(|object| object.get("rules"));
-    let rules: Vec<&Value> = rules.collect();
-    let expected = [
-        &json!([
+    assert_rows! {
+        objects.iter().map(|object| &object["kind"]).collect::<Vec<_>>()
+            => ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+        objects[0]["rules"] => json!([
             {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]},
             {"apiGroups": ["apps"], "resources": ["nodes"], "verbs": ["list"]},
             {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "resourceNames": ["a"], "verbs": ["patch"]},
             {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
-        ]),
-        &json!([{"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["get"]}]),
-    ];
-    assert_eq!(rules, expected);
-    let kinds = objects.iter();
-    let kinds: Vec<&str> = kinds.filter_map(|object| object["kind"].as_str()).collect();
-    assert_rows!(kinds => ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]);
-    let role = &objects[0]["metadata"]["name"];
-    assert_eq!(*role, objects[1]["roleRef"]["name"]);
-    assert_eq!(objects[2]["metadata"]["namespace"], "tenant");
-    assert_rows!(objects[3]["subjects"] => json!([{"kind": "ServiceAccount", "name": "installer", "namespace": "tenant"}]));
+        ]);
+        objects[1]["roleRef"]["name"] => objects[0]["metadata"]["name"];
+        objects[2]["rules"] => json!([{"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["get"]}]);
+        objects[2]["metadata"]["namespace"] => "tenant";
+        objects[3]["subjects"] => json!([{"kind": "ServiceAccount", "name": "installer", "namespace": "tenant"}]);
+    }
 }
 
 #[test]
 fn many_names_become_one_rule_and_the_text_is_bounded() {
     let names: Vec<String> = (0..2_000).map(|n| format!("namespace-{n}")).collect();
-    let texts = names.iter();
-    let texts: Vec<String> = texts.map(|name| format!("configmaps#{name} get")).collect();
-    let missing = BTreeMap::from([(None, texts.iter().map(|text| right(text)).collect())]);
+    let texts = names.iter().map(|name| format!("configmaps#{name} get"));
+    let texts = texts.collect::<Vec<_>>().join(", ");
+    let missing = BTreeMap::from([(None, permissions(&texts))]);
     let text = manifest::format_manifest(&missing, None, "etcd", "rukpak-system");
     assert_rows!(text.contains(r#"- {apiGroups: [""], resources: ["configmaps"], verbs: ["get"]}"#) => true, "{text}");
     assert!(text.contains("provisioner-install-anything"), "{text}");
@@ -141,8 +126,5 @@ fn many_names_become_one_rule_and_the_text_is_bounded() {
     let missing = missing.map(|name| (Some(name.as_str()), permissions("configmaps#a get")));
     let text = manifest::format_manifest(&missing.collect(), None, "etcd", "rukpak-system");
     assert!(text.len() < 17 << 10, "{}", text.len());
-    assert!(
-        text.ends_with("listed after this manifest is applied"),
-        "{text}"
-    );
+    assert_rows!(text.ends_with("listed after this manifest is applied") => true, "{text}");
 }

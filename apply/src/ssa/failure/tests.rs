@@ -1,4 +1,3 @@
-use kube::core::response::{StatusCause, StatusDetails};
 use serde_json::json;
 
 use super::*;
@@ -56,19 +55,10 @@ fn api_server_errors_are_classified_by_cause() {
 
 #[test]
 fn terminating_namespace_is_detected_by_its_status_cause() {
-    let mut status = status(403, "Forbidden", "in other words");
-    status.details = Some(StatusDetails {
-        name: String::new(),
-        group: String::new(),
-        kind: String::new(),
-        uid: String::new(),
-        retry_after_seconds: 0,
-        causes: vec![StatusCause {
-            reason: "NamespaceTerminating".to_owned(),
-            message: String::new(),
-            field: "metadata.namespace".to_owned(),
-        }],
-    });
+    let cause =
+        json!({"reason": "NamespaceTerminating", "message": "", "field": "metadata.namespace"});
+    let details = serde_json::from_value(json!({"causes": [cause]})).unwrap();
+    let status = with!(status(403, "Forbidden", "in other words") => details: Some(details));
     assert_eq!(failure("ConfigMap", status).cause, FailureKind::Namespace);
 }
 

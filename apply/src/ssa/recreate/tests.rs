@@ -58,12 +58,11 @@ fn objects_whose_deletion_is_unsafe_are_not_recreated() {
     let claims =
         |policy| json!({"spec": {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": policy}}});
     let entry = |manager: &str, field: &str, keys: &[&str]| {
-        let keys = keys.iter().map(|key| ((*key).to_owned(), json!({})));
-        let keys: serde_json::Map<String, Value> = keys.collect();
+        let keys: Value = keys.iter().map(|key| (*key, json!({}))).collect();
         json!({"manager": manager, "operation": "Apply", "fieldsV1": {field: keys}})
     };
     let managed = |other: Value| json!({"metadata": {"managedFields": [entry(MANAGER, "f:data", &[".", "f:a", "f:b"]), other]}});
-    for (api_version, kind, more, expected) in ::tests::rows![
+    assert_each!(|api_version, kind, more, expected| found(&object(api_version, kind, &more)) => expected;
         "v1", "ConfigMap", keep => Some(Obstacle::Kept);
         "v1", "ConfigMap", json!({"metadata": {"labels": {labels::OWNER_NAME: "other"}}}) => Some(Obstacle::Foreign);
         "v1", "ConfigMap", json!({"metadata": {"labels": null}}) => Some(Obstacle::Foreign);
@@ -75,10 +74,7 @@ fn objects_whose_deletion_is_unsafe_are_not_recreated() {
         "v1", "ConfigMap", managed(entry("kubectl", "f:data", &[".", "f:a"])) => None;
         "v1", "ConfigMap", managed(entry("kubectl", "f:metadata", &["f:labels"])) => None;
         "v1", "Service", managed(entry("signer", "f:data", &["f:c"])) => None;
-    ] {
-        let live = object(api_version, kind, &more);
-        assert_eq!(found(&live), expected, "{live}");
-    }
+    );
 }
 
 #[test]
@@ -132,20 +128,16 @@ fn refusals_name_object_fields_and_remedy() {
                                and delete the object, or correct the bundle";
     ] {
         let causes: Vec<Value> = named.split(' ').map(cause).collect();
-        let status: Status =
-            serde_json::from_value(json!({"details": {"causes": causes}})).unwrap();
+        let details = json!({"details": {"causes": causes}});
         let immutable = Immutable {
             identity: identity("apps", "Deployment", "n", "a"),
-            fields: fields(&status),
+            fields: fields(&serde_json::from_value(details).unwrap()),
             job: None,
             obstacle,
         };
         let failure = immutable.refusal("set it free");
         let expected = format!("Deployment n/a: immutable fields changed: {expected}");
-        assert_eq!(
-            (failure.cause, failure.message),
-            (FailureKind::Invalid, expected)
-        );
+        assert_rows!((failure.cause, failure.message) => (FailureKind::Invalid, expected));
     }
 }
 

@@ -171,12 +171,9 @@ fn candidates_are_limited_to_the_requested_number() {
     let some = choose(&Request::default(), &offers);
     // The chosen candidate is always listed.
     assert_eq!((some.candidates.len(), some.more_candidates), (11, 40));
-    let chosen = some
-        .candidates
-        .iter()
-        .find(|candidate| candidate.is_chosen)
-        .unwrap();
-    assert_eq!(chosen.name, "1.0.9");
+    let mut candidates = some.candidates.iter();
+    let chosen = candidates.find(|candidate| candidate.is_chosen);
+    assert_eq!(chosen.unwrap().name, "1.0.9");
     assert_eq!(some.candidates[..10], all.candidates[..10]);
     assert_eq!((some.verdict, some.next), (all.verdict, all.next));
 }

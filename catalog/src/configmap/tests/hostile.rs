@@ -27,12 +27,9 @@ fn expansion_beyond_the_limit_is_rejected() {
     let large = CRD.replace("scope: Namespaced", &scope);
     let owning = list(0..1000, |at| csv(&format!("a{at}"), "1.0.0", ""));
     let replaces = |at| format!("    replaces: a{at}\n");
-    let chain = list(0..999, |at| {
-        csv(&format!("a{}", at + 1), "1.0.0", &replaces(at))
-    });
-    let packages = list(0..1000, |at| {
-        channels(&format!("p{at}"), 1, &format!("a{at}"))
-    });
+    let name = |at| format!("a{at}");
+    let chain = list(0..999, |at| csv(&name(at + 1), "1.0.0", &replaces(at)));
+    let packages = list(0..1000, |at| channels(&format!("p{at}"), 1, &name(at)));
     for (crds, csvs, packages, problem) in ::tests::rows![
         &*large, owning, packages => "more than 268435456 bytes";
         CRD, chain, channels("p", 1000, "a999") => "channel entries";
@@ -53,17 +50,15 @@ fn repetition_does_not_exceed_the_limit() {
     let with = |more: &str| plain.replace("1.0.0", &format!("1.0.0, {more}"));
     let versions = list(0..most, |at| format!("{{name: v{at}}},"));
     let crd = |group: &str| {
-        format!(
-            "- {{spec: {{group: {group}, names: {{kind: K, plural: ks}}, versions: [{versions}]}}}}\n"
-        )
+        let names = "names: {kind: K, plural: ks}";
+        format!("- {{spec: {{group: {group}, {names}, versions: [{versions}]}}}}\n")
     };
     let owned = |group: &str| {
-        with(&format!(
-            "customresourcedefinitions: {{owned: [{{name: ks.{group}, version: v1, kind: K}}]}}"
-        ))
+        let owned = format!("{{name: ks.{group}, version: v1, kind: K}}");
+        with(&format!("customresourcedefinitions: {{owned: [{owned}]}}"))
     };
     let group = "g".repeat(250);
-    for (case, crds, csvs, packages, is_refused) in ::tests::rows![
+    for (case, crds, csvs, packages, is_rejected) in ::tests::rows![
         "a package's name in each channel", String::new(), plain.to_owned(), channels(&long, most, "a") => true;
         "a replaced name in each channel", String::new(), with(&format!("replaces: {long}")), channels("p", most, "a") => true;
         "skipped names in each channel", String::new(), with(&format!("skips: [{}]", "x,".repeat(100_000))),
@@ -78,10 +73,10 @@ fn repetition_does_not_exceed_the_limit() {
         assert!(size < 2 << 20, "{case}");
         let limits = with!(Limits, total: 4 << 20);
         match ConfigMap::read(&data, &limits) {
-            Err(Error::TooLarge { .. }) => assert!(is_refused, "{case}"),
+            Err(Error::TooLarge { .. }) => assert!(is_rejected, "{case}"),
             Err(error) => panic!("{case}: {error}"),
             Ok(map) => {
-                assert!(!is_refused, "{case}");
+                assert!(!is_rejected, "{case}");
                 assert!(read_to_the_end(&map) <= limits.total, "{case}");
                 let length: usize = map.left_out().iter().map(String::len).sum();
                 assert!(length < 1 << 20, "{case}: {length} bytes of reasons");
@@ -98,9 +93,8 @@ fn one_mebibyte_of_small_entries_is_a_catalog() {
         format!("- {{metadata: {{name: a{at}}}, spec: {{version: 1.0.0}}}}\n")
     });
     let packages = list(0..most, |at| {
-        format!(
-            "- {{packageName: p{at}, channels: [{{name: c, currentCSV: a{at}}}, {{name: c}}]}}\n"
-        )
+        let channels = format!("[{{name: c, currentCSV: a{at}}}, {{name: c}}]");
+        format!("- {{packageName: p{at}, channels: {channels}}}\n")
     });
     let map = read(&data("", &csvs, &packages)).unwrap();
     assert_eq!(map.paths().len(), most);

@@ -37,9 +37,8 @@ fn manifests_in_properties_are_read() {
             => "parse property at index 1 as bundle object: json: cannot unmarshal number into Go struct field BundleObject.data of type []uint8";
         json!(BASE64_STANDARD.encode("a: [")) => "convert bundle object property at index 1 to JSON: ";
     ] {
-        let found = finding_lines(&with(
-            json!({"type": "olm.bundle.object", "value": {"data": data}}),
-        ));
+        let object = json!({"type": "olm.bundle.object", "value": {"data": data}});
+        let found = finding_lines(&with(object));
         let start = "5: read bundle objects: package \"foo\", bundle \"foo.v0.3.0\": ";
         starts(&found[0], &format!("{start}{problem}"));
     }

@@ -15,7 +15,7 @@ fn odd(random: &mut Random) -> Value {
     random.pick(&values).clone()
 }
 
-// parity: load-10
+// parity: load-8, load-10
 #[test]
 fn fuzz_catalogs_always_get_an_answer() {
     fuzz(3000, 0, |random| {

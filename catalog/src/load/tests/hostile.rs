@@ -61,11 +61,7 @@ fn long_names_have_short_messages() {
             assert!(text.len() < 5_000, "{text:.300}");
             assert!(!text.contains('\u{1b}'), "{text:.300}");
         }
-        assert!(
-            catalog
-                .as_opm()
-                .is_some_and(|message| !message.contains('\u{1b}'))
-        );
+        assert!(!catalog.as_opm().unwrap().contains('\u{1b}'));
     }
 }
 

@@ -115,12 +115,8 @@ fn types_are_created_once() {
         let short: String = text.chars().take(40).collect();
         let before = MADE.get();
         assert_eq!(check(&text), Ok(()), "{short}");
-        let made = MADE.get() - before;
-        let length = text.len();
-        assert!(
-            made <= most,
-            "{short}: {made} types for {length} characters"
-        );
+        let (made, length) = (MADE.get() - before, text.len());
+        assert!(made <= most, "{short}: {made} of {length} characters");
     }
 }
 

@@ -38,6 +38,7 @@ fn properties() {
         "olm.gvk.required", json!(null) => "";
         "olm.gvk.required", json!([]) => "array into Go value of type property.GVKRequired";
         "olm.channel", json!({"channelName": "c", "priority": 1e3}) => "";
+        "olm.channel", json!({"priority": 9_007_199_254_740_993_i64}) => "";
         "olm.channel", json!({"channelName": 1}) => "number into Go struct field Channel.channelName of type string";
         "olm.channel", json!({"priority": 1.50}) => "number 1.5 into Go struct field Channel.priority of type int";
         "olm.channel", json!({"priority": 1e19}) => "Go struct field Channel.priority of type int";
@@ -64,11 +65,8 @@ fn properties() {
         "twice".to_owned(), twice => "";
     ]);
     for (type_, value, expected) in of_metadata.into_iter().chain(of_others) {
-        rows.push((
-            format!("{type_} {value:.100}"),
-            property(type_, &value),
-            expected,
-        ));
+        let row = format!("{type_} {value:.100}");
+        rows.push((row, property(type_, &value), expected));
     }
     let start = "4: parse properties for bundle \"foo.v0.2.0\": parse property[1] of type \"";
     for (row, text, expected) in rows {

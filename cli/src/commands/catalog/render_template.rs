@@ -188,27 +188,3 @@ fn bundles(
         ),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arguments_are_a_kind_a_file_or_both() {
-        let stdin = None;
-        for (arguments, expected) in ::tests::rows![
-            &[][..] => Ok((None, stdin));
-            &["semver"] => Ok((Some(TemplateKind::Semver), stdin));
-            &["-"] => Ok((None, stdin));
-            &["a.yaml"] => Ok((None, Some("a.yaml")));
-            &["basic", "-"] => Ok((Some(TemplateKind::Basic), stdin));
-            &["substitutes", "semver"] => Ok((Some(TemplateKind::Substitutes), Some("semver")));
-            &["Basic", "a"] => Err("*invalid template type \"Basic\"*");
-            &["a", "b"] => Err("*basic, semver, substitutes*");
-        ] {
-            let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-            let expected = expected.map(|(kind, path)| (kind, path.map(Path::new)));
-            ::tests::table::assert_outcome(parse_arguments(&arguments), expected, &arguments);
-        }
-    }
-}

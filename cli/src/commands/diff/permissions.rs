@@ -221,16 +221,14 @@ mod tests {
 
     fn objects(role: &str, scope: Option<&str>, rules: &Value) -> Vec<Value> {
         let prefix = if scope.is_some() { "" } else { "Cluster" };
+        let (api_version, kind) = ("rbac.authorization.k8s.io/v1", format!("{prefix}Role"));
         let metadata = json!({"name": role, "namespace": scope});
-        let kind = format!("{prefix}Role");
+        let subject = json!({"kind": "ServiceAccount", "name": "tide", "namespace": "tides"});
         vec![
+            json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "rules": rules}),
             json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules,
-            }),
-            json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": metadata,
-                "roleRef": {"kind": kind, "name": role},
-                "subjects": [{"kind": "ServiceAccount", "name": "tide", "namespace": "tides"}],
+                "apiVersion": api_version, "kind": format!("{kind}Binding"), "metadata": metadata,
+                "roleRef": {"kind": kind, "name": role}, "subjects": [subject],
             }),
         ]
     }
@@ -250,13 +248,16 @@ mod tests {
         let cluster = |name, rules| objects(name, None, rules);
         let same = compared(&cluster("a", &read), &cluster("b", &read));
         assert_eq!(same, PermissionChanges::default());
-        let rights = compared(&cluster("a", &read), &cluster("b", &write));
-        let place = "ServiceAccount tides/tide, in the whole cluster".to_owned();
+        let changes = compared(&cluster("a", &read), &cluster("b", &write));
+        let scope = "ServiceAccount tides/tide, in the whole cluster".to_owned();
         let line = |resource: &str, verb: &str| {
             format!("- {{apiGroups: [\"\"], resources: [\"{resource}\"], verbs: [\"{verb}\"]}}")
         };
-        assert_eq!(rights.gained, [(place.clone(), vec![line("secrets", "*")])]);
-        assert_eq!(rights.lost, [(place, vec![line("pods", "list")])]);
+        assert_eq!(
+            changes.gained,
+            [(scope.clone(), vec![line("secrets", "*")])]
+        );
+        assert_eq!(changes.lost, [(scope, vec![line("pods", "list")])]);
         // A smaller scope adds no permission.
         let narrowed = compared(&cluster("a", &read), &objects("a", Some("tides"), &read));
         assert_eq!(narrowed.gained, []);
@@ -274,21 +275,18 @@ mod tests {
                 "rules": [{"apiGroups": ["example.com"], "resources": ["tides"], "verbs": verbs}],
             })]
         };
-        let read = role(&["get"], "true");
-        assert_eq!(compared(&read, &read), PermissionChanges::default());
-        assert_eq!(
-            compared(&[], &role(&["get"], "false")),
-            PermissionChanges::default()
-        );
-        let place = "ClusterRole admin, by aggregation, wherever it is bound".to_owned();
+        let (read, none) = (role(&["get"], "true"), PermissionChanges::default());
+        assert_eq!(compared(&read, &read), none);
+        assert_eq!(compared(&[], &role(&["get"], "false")), none);
+        let scope = "ClusterRole admin, by aggregation, wherever it is bound".to_owned();
         let line = |verb: &str| {
             let rule = "apiGroups: [\"example.com\"], resources: [\"tides\"]";
             vec![format!("- {{{rule}, verbs: [\"{verb}\"]}}")]
         };
-        let rights = compared(&[], &read);
-        assert_eq!(rights.gained, [(place.clone(), line("get"))]);
-        let rights = compared(&read, &role(&["list"], "true"));
-        assert_eq!(rights.gained, [(place.clone(), line("list"))]);
-        assert_eq!(rights.lost, [(place, line("get"))]);
+        let changes = compared(&[], &read);
+        assert_eq!(changes.gained, [(scope.clone(), line("get"))]);
+        let changes = compared(&read, &role(&["list"], "true"));
+        assert_eq!(changes.gained, [(scope.clone(), line("list"))]);
+        assert_eq!(changes.lost, [(scope, line("get"))]);
     }
 }

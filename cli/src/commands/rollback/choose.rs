@@ -145,51 +145,36 @@ mod tests {
     use super::*;
     use crate::cluster::revisions::tests::revision;
 
-    type State = (i64, &'static str, &'static str);
-
-    const fn archived(number: i64, digest: &'static str) -> State {
-        (number, "Archived", digest)
-    }
-
-    const fn active(number: i64, digest: &'static str) -> State {
-        (number, "Active", digest)
-    }
-
-    const fn rolling_out(number: i64, digest: &'static str) -> State {
-        (number, "RollingOut", digest)
-    }
-
     /// Revision 3 is a rollback to revision 1.
-    const BACK: [State; 3] = [archived(1, "a"), archived(2, "b"), active(3, "a")];
+    const BACK: &str = "1 Archived a, 2 Archived b, 3 Active a";
+    const STUCK: &str = "1 Archived a, 2 Active b, 3 RollingOut c";
 
-    /// Revision 3 is being rolled out.
-    const STUCK: [State; 3] = [archived(1, "a"), active(2, "b"), rolling_out(3, "c")];
-
-    fn rows(states: &[State]) -> Vec<RevisionStatus> {
-        let row = |(number, state, digest): &State| revision(*number, state, digest);
-        states.iter().map(row).collect()
+    /// Returns revisions, each written as number, state and digest.
+    fn rows(text: &str) -> Vec<RevisionStatus> {
+        let row = |row: &str| {
+            let words: Vec<&str> = row.split(' ').collect();
+            revision(words[0].parse().unwrap(), words[1], words[2])
+        };
+        text.split_terminator(", ").map(row).collect()
     }
 
     #[test]
     fn default_is_the_newest_other_revision() {
-        let upgraded = [archived(1, "a"), archived(2, "b"), active(3, "c")];
-        // Revision 3 was superseded before it became active.
-        let twice = [active(2, "b"), archived(3, "c"), rolling_out(4, "d")];
-        let shuffled = [active(3, "c"), archived(2, "b"), archived(1, "a")];
+        let upgraded = "1 Archived a, 2 Archived b, 3 Active c";
         for (states, pin, expected) in ::tests::rows![
-            &upgraded[..], None => Ok(2);
-            &shuffled[..], None => Ok(2);
-            &BACK[..], None => Ok(2);
-            &STUCK[..], None => Ok(2);
-            &twice[..], None => Ok(2);
+            upgraded, None => Ok(2);
+            "3 Active c, 2 Archived b, 1 Archived a", None => Ok(2);
+            BACK, None => Ok(2);
+            STUCK, None => Ok(2);
+            // Revision 3 was superseded before it became active.
+            "2 Active b, 3 Archived c, 4 RollingOut d", None => Ok(2);
             // A repeated command does not choose an earlier revision.
-            &upgraded[..], Some(1) => Ok(1);
-            &BACK[..], Some(1) => Ok(1);
-            &[active(1, "a")][..], None => Err("*has no other revision to roll back to*");
-            &[rolling_out(1, "a")][..], None => Err("*has no other revision to roll back to*");
-            &[archived(1, "a"), active(2, "a")][..], None
-                => Err("*has no other revision to roll back to*");
-            &[][..], None => Err("*has no revision yet*");
+            upgraded, Some(1) => Ok(1);
+            BACK, Some(1) => Ok(1);
+            "1 Active a", None => Err("*has no other revision to roll back to*");
+            "1 RollingOut a", None => Err("*has no other revision to roll back to*");
+            "1 Archived a, 2 Active a", None => Err("*has no other revision to roll back to*");
+            "", None => Err("*has no revision yet*");
         ] {
             let chosen = target("tide", &rows(states), pin, None);
             ::tests::table::assert_outcome(chosen, expected, states);
@@ -197,28 +182,24 @@ mod tests {
     }
 
     #[test]
-    fn refusal_names_the_revisions_to_choose_from() {
-        let upgraded = [archived(2, "b"), archived(4, "c"), active(5, "e")];
-        let of = |number| format!("revision {number} of BundleInstance tide");
+    fn rejection_names_the_revisions_to_choose_from() {
+        let upgraded = "2 Archived b, 4 Archived c, 5 Active e";
         for (states, pin, requested, expected) in ::tests::rows![
-            &upgraded[..], None, 2 => Ok(2);
-            &upgraded[..], Some(2), 4 => Ok(4);
-            &upgraded[..], None, 5 => Err(format!("{} is already active; choose one of 2, 4", of(5)));
-            &upgraded[..], None, 6 => Err(format!("{} not found; choose one of 2, 4, 5", of(6)));
-            &upgraded[..], None, 1 => Err(format!("{} is no longer recorded; choose one of 2, 4, 5", of(1)));
-            &upgraded[..], None, 3 => Err(format!("{} is no longer recorded; choose one of 2, 4, 5", of(3)));
-            &BACK[..], None, 1 => Err(format!(
-                "{} has the objects of revision 3, which is already active; choose one of 2", of(1)));
+            upgraded, None, 2 => Ok(2);
+            upgraded, Some(2), 4 => Ok(4);
+            upgraded, None, 5 => Err("revision 5 of BundleInstance tide is already active; choose one of 2, 4");
+            upgraded, None, 6 => Err("revision 6 of BundleInstance tide not found; choose one of 2, 4, 5");
+            BACK, None, 1 => Err("revision 1 of BundleInstance tide has the objects of revision 3, \
+                which is already active; choose one of 2");
             // The rollback that is pinned is the active revision.
-            &BACK[..], Some(1), 1 => Ok(1);
-            &STUCK[..], None, 2 => Ok(2);
-            &STUCK[..], None, 1 => Ok(1);
-            &STUCK[..], None, 3 => Err(format!("{} is being rolled out; choose one of 1, 2", of(3)));
-            &[active(1, "a")][..], None, 1 => Err(format!("{} is already active", of(1)));
+            BACK, Some(1), 1 => Ok(1);
+            STUCK, None, 2 => Ok(2);
+            STUCK, None, 1 => Ok(1);
+            STUCK, None, 3 => Err("revision 3 of BundleInstance tide is being rolled out; choose one of 1, 2");
+            "1 Active a", None, 1 => Err("revision 1 of BundleInstance tide is already active");
         ] {
             let chosen = target("tide", &rows(states), pin, Some(requested));
-            let chosen = chosen.map_err(|error| error.to_string());
-            assert_eq!(chosen, expected, "{states:?}");
+            ::tests::table::assert_outcome(chosen, expected, (states, pin, requested));
         }
     }
 }

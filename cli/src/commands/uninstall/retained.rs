@@ -227,33 +227,28 @@ mod tests {
     use super::*;
 
     /// One CRD with this number of custom resources. `None` means unknown.
-    fn definition(resources: Option<usize>) -> CrdUsages {
-        CrdUsages {
-            crds: vec![CrdUsage {
-                name: "stations.example.com".to_owned(),
-                resources,
-            }],
-            inventory_error: None,
-        }
+    fn usage(resources: Option<usize>) -> CrdUsages {
+        let name = "stations.example.com".to_owned();
+        ::tests::with!(CrdUsages, crds: vec![CrdUsage { name, resources }])
+    }
+
+    fn incomplete(usages: CrdUsages) -> CrdUsages {
+        ::tests::with!(usages => inventory_error: Some("forbidden".to_owned()))
     }
 
     #[test]
     fn deletable_custom_resources_require_confirmation() {
-        let inventory_error = |crds| CrdUsages {
-            inventory_error: Some("forbidden".to_owned()),
-            ..crds
-        };
         let others = "1 CRD and of other CRDs that cannot be listed";
         let unknown = "CRDs that cannot be listed";
         for (crds, expected) in ::tests::rows![
             CrdUsages::default() => None;
-            definition(Some(0)) => None;
-            definition(Some(2)) => Some("1 CRD");
-            definition(None) => Some("1 CRD");
-            inventory_error(definition(Some(2))) => Some(others);
-            inventory_error(definition(None)) => Some(others);
-            inventory_error(definition(Some(0))) => Some(unknown);
-            inventory_error(CrdUsages::default()) => Some(unknown);
+            usage(Some(0)) => None;
+            usage(Some(2)) => Some("1 CRD");
+            usage(None) => Some("1 CRD");
+            incomplete(usage(Some(2))) => Some(others);
+            incomplete(usage(None)) => Some(others);
+            incomplete(usage(Some(0))) => Some(unknown);
+            incomplete(CrdUsages::default()) => Some(unknown);
         ] {
             for (cascade, policy, expected) in [
                 (Cascade::Background, Delete, expected),
@@ -262,9 +257,12 @@ mod tests {
                 (Cascade::Background, Retain, None),
                 (Cascade::Foreground, DeleteIfUnused, None),
             ] {
-                let deleted_resources = crds.deleted_resources(cascade, policy);
-                let row = format!("{crds:?} {cascade:?} {policy:?}");
-                assert_eq!(deleted_resources.as_deref(), expected, "{row}");
+                let found = crds.deleted_resources(cascade, policy);
+                assert_eq!(
+                    found.as_deref(),
+                    expected,
+                    "{crds:?} {cascade:?} {policy:?}"
+                );
             }
         }
     }
@@ -281,20 +279,16 @@ mod tests {
             Delete, Some(0) => "will be deleted (unused)";
             Delete, Some(3) => "and 3 custom resources will be deleted";
         ] {
-            let lines = preview(Cascade::Background, policy, &definition(resources), &[]);
+            let lines = preview(Cascade::Background, policy, &usage(resources), &[]);
             let expected = format!("CustomResourceDefinition stations.example.com {expected}");
             assert_eq!(lines, [expected]);
         }
         let names = ["tides".to_owned()];
-        let none = CrdUsages::default();
-        let inventory_error = CrdUsages {
-            inventory_error: Some("forbidden".to_owned()),
-            ..CrdUsages::default()
-        };
+        let none = CrdUsages::default;
         for (cascade, policy, crds, namespaces, expected) in ::tests::rows![
-            Cascade::Foreground, Retain, none, &names[..] => "Namespace tides will be kept (may contain other objects)";
-            Cascade::Orphan, Delete, definition(Some(3)), &names => "all objects will be kept";
-            Cascade::Background, Delete, inventory_error, &[]
+            Cascade::Foreground, Retain, none(), &names[..] => "Namespace tides will be kept (may contain other objects)";
+            Cascade::Orphan, Delete, usage(Some(3)), &names => "all objects will be kept";
+            Cascade::Background, Delete, incomplete(none()), &[]
                 => "there may be more CRDs: failed to read the rest of the inventory: forbidden";
         ] {
             let lines = preview(cascade, policy, &crds, namespaces);

@@ -1,7 +1,6 @@
 //! `rukpak catalogsource migrate`, killed before and after each of its writes: the next run completes the migration.
 
 use std::{
-    convert::Infallible,
     fs,
     future::pending,
     process::Child,
@@ -12,21 +11,20 @@ use std::{
 };
 
 use cluster::Cluster;
-use http_body_util::{BodyExt as _, Full};
-use hyper::{
+use http::{
     Request, Response,
-    body::{Bytes, Incoming},
     header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST, TRANSFER_ENCODING},
-    server::conn::http1,
-    service::service_fn,
 };
-use hyper_util::rt::TokioIo;
+use http_body_util::BodyExt as _;
+use hyper::body::Bytes;
 use kube::{
-    Client,
+    Client, Config,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams},
+    client::Body,
 };
 use tempfile::NamedTempFile;
-use tokio::{net::TcpListener, sync::mpsc, task::AbortHandle, time::timeout};
+use tests::Site;
+use tokio::{sync::mpsc, time::timeout};
 
 use super::*;
 use crate::environment::{Run, WAIT_TIMEOUT};
@@ -45,56 +43,46 @@ enum End {
 /// A proxy to the API server that counts writes and answers all but one. Its clients are cluster admins.
 struct Relay {
     kubeconfig: NamedTempFile,
+    _site: Site,
     writes: Arc<AtomicUsize>,
     reached: mpsc::UnboundedReceiver<()>,
-    server: AbortHandle,
 }
 
 impl Relay {
-    async fn new(cluster: &Cluster, end: End) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = format!("http://{}", listener.local_addr().unwrap());
+    fn new(cluster: &Cluster, end: End) -> Self {
+        let (config, writes) = (cluster.config().clone(), Arc::new(AtomicUsize::new(0)));
+        let (reach, reached) = mpsc::unbounded_channel();
+        let counted = Arc::clone(&writes);
+        let site = Site::start(None, move |request: Request<Bytes>| {
+            let (config, reach) = (config.clone(), reach.clone());
+            let is_write = request.method() != "GET";
+            let at = counted.fetch_add(usize::from(is_write), Ordering::SeqCst) + 1;
+            async move {
+                let stop = async |point| {
+                    if is_write && end == point {
+                        reach.send(()).unwrap();
+                        pending::<()>().await;
+                    }
+                };
+                stop(End::Before(at)).await;
+                let answer = pass(config, request).await;
+                stop(End::After(at)).await;
+                answer
+            }
+        });
         let text = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "relay",
-            "clusters": [{"name": "relay", "cluster": {"server": server}}],
+            "clusters": [{"name": "relay", "cluster": {"server": site.url("")}}],
             "users": [{"name": "relay", "user": {}}],
             "contexts": [{"name": "relay", "context": {"cluster": "relay", "user": "relay"}}],
         });
         let kubeconfig = NamedTempFile::new().unwrap();
         fs::write(kubeconfig.path(), text.to_string()).unwrap();
-        let (client, writes) = (cluster.client().unwrap(), Arc::new(AtomicUsize::new(0)));
-        let (reach, reached) = mpsc::unbounded_channel();
-        let counted = Arc::clone(&writes);
-        let server = tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let (client, writes, reach) = (client.clone(), Arc::clone(&counted), reach.clone());
-                let service = service_fn(move |request: Request<Incoming>| {
-                    let (client, reach) = (client.clone(), reach.clone());
-                    let is_write = request.method() != "GET";
-                    let at = writes.fetch_add(usize::from(is_write), Ordering::SeqCst) + 1;
-                    async move {
-                        let stop = async |point| {
-                            if is_write && end == point {
-                                reach.send(()).unwrap();
-                                pending::<()>().await;
-                            }
-                        };
-                        stop(End::Before(at)).await;
-                        let answer = pass(&client, request).await;
-                        stop(End::After(at)).await;
-                        Ok::<_, Infallible>(answer)
-                    }
-                });
-                let connection = http1::Builder::new();
-                tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
-            }
-        });
         Self {
             kubeconfig,
+            _site: site,
             writes,
             reached,
-            server: server.abort_handle(),
         }
     }
 
@@ -104,23 +92,16 @@ impl Relay {
     }
 }
 
-impl Drop for Relay {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
-}
-
-async fn pass(client: &Client, request: Request<Incoming>) -> Response<Full<Bytes>> {
-    let (mut parts, body) = request.into_parts();
-    parts.headers.remove(HOST);
-    let body = body.collect().await.unwrap().to_bytes();
-    let request = Request::from_parts(parts, kube::client::Body::from(body.to_vec()));
-    let answer = client.send(request).await.unwrap();
-    let (mut parts, body) = answer.into_parts();
+/// Passes a request on with a client of the proxy's runtime.
+async fn pass(config: Config, request: Request<Bytes>) -> Response<Bytes> {
+    let client = Client::try_from(config).unwrap();
+    let mut request = request.map(Body::from);
+    request.headers_mut().remove(HOST);
+    let (mut parts, body) = client.send(request).await.unwrap().into_parts();
     for header in [CONTENT_LENGTH, CONTENT_ENCODING, TRANSFER_ENCODING] {
         parts.headers.remove(header);
     }
-    Response::from_parts(parts, Full::new(body.collect().await.unwrap().to_bytes()))
+    Response::from_parts(parts, body.collect().await.unwrap().to_bytes())
 }
 
 /// Returns the name, the stored spec and the migrated spec of each CatalogSource.
@@ -166,10 +147,9 @@ impl Stored<'_> {
 
     /// Runs the command to its end, checks that all objects are migrated, and returns the number of writes.
     async fn complete(&self, about: &str) -> usize {
-        let relay = Relay::new(self.cluster, End::Never).await;
-        let child = relay.spawn(self.cluster);
-        let waited = tokio::task::spawn_blocking(move || child.wait_with_output());
-        let run = Run::from(waited.await.unwrap().unwrap()).exits(0);
+        let relay = Relay::new(self.cluster, End::Never);
+        let output = relay.spawn(self.cluster).wait_with_output();
+        let run = Run::from(output.unwrap()).exits(0);
         let writes = relay.writes.load(Ordering::SeqCst);
         assert_eq!(run.out.is_empty(), writes == 0, "{about}: {run:?}");
         assert_eq!(self.migrated().await, rows().len(), "{about}");
@@ -200,7 +180,7 @@ pub(super) async fn each_run_is_completed_by_the_next_one(cluster: &Cluster) {
 
     for end in (1..=all).flat_map(|at| [End::Before(at), End::After(at)]) {
         stored.reset().await;
-        let mut relay = Relay::new(cluster, end).await;
+        let mut relay = Relay::new(cluster, end);
         let mut child = relay.spawn(cluster);
         let reached = timeout(WAIT_TIMEOUT, relay.reached.recv()).await;
         assert!(matches!(reached, Ok(Some(()))), "{end:?} was not reached");

@@ -48,21 +48,11 @@ async fn failed_upgrades_leave_the_operator_and_can_be_rolled_back() {
     }
     is_as_before().await;
 
-    // A rollback restores the version that runs, not one that was never ready.
-    tests::assert_runs! { world;
-        "run bundle-upgrade {third} --use-http" => 1, "", "{taken}";
-    }
-    assert_eq!(history(&get(name).await).len(), 2);
     // A second command rolls back as well.
     tests::assert_runs! { world;
+        "run bundle-upgrade {third} --use-http" => 1, "", "{taken}";
         "run bundle-upgrade {third} --use-http --rollback-on-failure"
             => 1, "", "already has this bundle", "\nrolled back to ";
-    }
-    is_as_before().await;
-    let fourth = operator.publish_with("0.0.4", &[map(Value::Null)]);
-    tests::assert_runs! { world;
-        "run bundle-upgrade {third} --use-http" => 1, "", "{taken}";
-        "run bundle-upgrade {fourth} --use-http --rollback-on-failure" => 1, "", "\nrolled back to ";
     }
     is_as_before().await;
 

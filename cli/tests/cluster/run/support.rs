@@ -68,16 +68,12 @@ impl Operator {
         properties: &Value,
     ) -> String {
         let name = &self.name;
-        let is_deployment = |object: &&Value| object["kind"] == "Deployment";
-        let deployments = more.iter().filter(is_deployment);
-        let deployments = deployments.map(|object| json!({"name": name, "spec": object["spec"]}));
-        let deployments: Value = deployments.collect();
-        let is_definition = |object: &&Value| object["kind"] == "CustomResourceDefinition";
-        let owned = more.iter().filter(is_definition);
-        let owned = owned.map(
-            |object| json!({"name": object["metadata"]["name"], "version": "v1", "kind": "Tide"}),
-        );
-        let owned: Value = owned.collect();
+        let of_kind = |kind: &'static str| more.iter().filter(move |object| object["kind"] == kind);
+        let deployments = of_kind("Deployment")
+            .map(|deployment| json!({"name": name, "spec": deployment["spec"]}));
+        let owned = of_kind("CustomResourceDefinition")
+            .map(|crd| json!({"name": crd["metadata"]["name"], "version": "v1", "kind": "Tide"}));
+        let (deployments, owned): (Value, Value) = (deployments.collect(), owned.collect());
         let mut csv = json!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
             "metadata": {"name": format!("{name}.v{version}")},
@@ -88,9 +84,8 @@ impl Operator {
                 "install": {"strategy": "deployment", "spec": {"deployments": deployments}},
             },
         });
-        for (key, value) in spec.as_object().unwrap() {
-            csv["spec"][key] = value.clone();
-        }
+        let fields = csv["spec"].as_object_mut().unwrap();
+        fields.extend(spec.as_object().unwrap().clone());
         let map = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": version},
         });
@@ -111,11 +106,8 @@ impl Operator {
         write("metadata/annotations.yaml", &annotations);
         let properties = json!({"properties": properties});
         write("metadata/properties.yaml", &properties);
-        for (at, object) in more
-            .iter()
-            .filter(|object| !is_deployment(object))
-            .enumerate()
-        {
+        let manifests = more.iter().filter(|object| object["kind"] != "Deployment");
+        for (at, object) in manifests.enumerate() {
             write(&format!("manifests/more-{at}.yaml"), object);
         }
         let image = self.registry.image(&format!("{name}:v{version}"));
@@ -151,9 +143,8 @@ impl Operator {
     pub(super) fn deployment(&self) -> Value {
         let labels = json!({"app": self.name});
         let pod = json!({"containers": [{"name": "operator", "image": "example.com/a/b:v1"}]});
-        let template = json!({"metadata": {"labels": labels}, "spec": pod});
-        let spec =
-            json!({"replicas": 1, "selector": {"matchLabels": labels}, "template": template});
-        json!({"kind": "Deployment", "spec": spec})
+        json!({"kind": "Deployment", "spec": {
+            "replicas": 1, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod},
+        }})
     }
 }

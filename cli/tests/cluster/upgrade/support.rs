@@ -77,13 +77,7 @@ pub(crate) async fn become_openshift(cluster: &Cluster, version: &str) {
 }
 
 /// Counts requests of a ServiceAccount as the API server of an OpenShift does.
-pub(crate) async fn count(
-    cluster: &Cluster,
-    api: &str,
-    removed: &str,
-    account: &str,
-    requests: u64,
-) {
+pub(crate) async fn count(cluster: &Cluster, api: &str, account: &str, requests: u64) {
     let user = json!({
         "username": format!("system:serviceaccount:{account}"), "userAgent": "operator/v1", "requestCount": requests,
         "byVerb": [{"verb": "list", "requestCount": requests}],
@@ -91,7 +85,7 @@ pub(crate) async fn count(
     let node = json!({"nodeName": "10.0.0.1", "requestCount": requests, "byUser": [user]});
     let hour = json!({"requestCount": requests, "byNode": [node]});
     let status = json!({
-        "conditions": [], "removedInRelease": removed, "requestCount": requests, "currentHour": hour, "last24h": [hour],
+        "conditions": [], "removedInRelease": "1.37", "requestCount": requests, "currentHour": hour, "last24h": [hour],
     });
     let object = json!({
         "apiVersion": "apiserver.openshift.io/v1", "kind": "APIRequestCount", "metadata": {"name": api},
@@ -105,16 +99,15 @@ pub(crate) async fn put(cluster: &Cluster, mut object: Value, status: Option<Val
     apply(cluster, [&object]).await;
     let Some(status) = status else { return };
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
     let name = text(&object["metadata"]["name"]);
+    let api_version = text(&object["apiVersion"]);
     let (group, version) = group_version(&api_version);
-    let kind = GroupVersionKind::gvk(group, version, &kind);
+    let kind = GroupVersionKind::gvk(group, version, &text(&object["kind"]));
     let resource = ApiResource::from_gvk(&kind);
     let api: Api<DynamicObject> = Api::all_with(cluster.client().unwrap(), &resource);
     object.as_object_mut().unwrap().remove("spec");
     object["status"] = status;
-    let params = PatchParams::apply("tests").force();
-    let patch = Patch::Apply(object);
+    let (params, patch) = (PatchParams::apply("tests").force(), Patch::Apply(object));
     api.patch_status(&name, &params, &patch).await.unwrap();
 }
 

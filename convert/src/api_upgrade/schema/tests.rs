@@ -3,7 +3,7 @@ mod repairs;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api_upgrade::UpgradeNote;
+use crate::{api_upgrade::UpgradeNote, finding::Level};
 
 /// Makes the schema of a CRD that preserved unknown fields structural, and returns the changes.
 fn structural(schema: Value) -> (Value, Vec<UpgradeNote>) {
@@ -42,16 +42,16 @@ fn anything() -> Value {
     preserved(json!({"nullable": true}))
 }
 
-/// A function of schemas whose results are compared.
-struct SchemaFunction(fn(Value) -> Value);
+/// Compares the results for fields.
+fn check(cases: impl IntoIterator<Item = (Value, Value)>) {
+    check_with(field, cases);
+}
 
-impl SchemaFunction {
-    fn check(self, cases: impl IntoIterator<Item = (Value, Value)>) {
-        for (old, new) in cases {
-            let result = (self.0)(old.clone());
-            assert_eq!(result, new, "{old}");
-            assert_eq!((self.0)(result.clone()), result, "twice is once: {old}");
-        }
+fn check_with(upgrade: fn(Value) -> Value, cases: impl IntoIterator<Item = (Value, Value)>) {
+    for (old, new) in cases {
+        let result = upgrade(old.clone());
+        assert_eq!(result, new, "{old}");
+        assert_eq!(upgrade(result.clone()), result, "twice is once: {old}");
     }
 }
 
@@ -79,10 +79,8 @@ fn unknown_fields_are_preserved_on_every_object() {
         "status": preserved(json!({"type": "object"})), "metadata": {"type": "object"},
     }}));
     assert_eq!(new, expected);
-    let messages: Vec<String> = changes
-        .iter()
-        .map(|change| format!("{}: {}", change.path, change.message))
-        .collect();
+    let message = |change: &UpgradeNote| format!("{}: {}", change.path, change.message);
+    let messages: Vec<String> = changes.iter().map(message).collect();
     let expected = [
         "schema: still preserves unknown fields, on 6 object node(s) of its schema",
         "schema.properties.spec.properties.any.additionalProperties: still accepts any value where its schema has no \
@@ -117,8 +115,8 @@ fn structural_schemas_of_pruning_crds_are_unchanged() {
 }
 
 #[test]
-fn types_are_stated() {
-    SchemaFunction(field).check(::tests::rows![
+fn types_are_valid_and_explicit() {
+    check(::tests::rows![
         json!({}) => anything();
         json!(null) => anything();
         json!(true) => anything();
@@ -135,12 +133,7 @@ fn types_are_stated() {
         json!({"anyOf": [{"type": "integer"}, {"type": "string"}]})
             => json!({"anyOf": [{"type": "integer"}, {"type": "string"}], INT_OR_STRING: true, "nullable": true});
         json!({"oneOf": [{"type": "string"}, {"type": "integer"}]}) => json!({INT_OR_STRING: true, "nullable": true});
-    ]);
-}
-
-#[test]
-fn types_that_do_not_exist_are_replaced() {
-    SchemaFunction(field).check(::tests::rows![
+        // Types that do not exist are replaced.
         json!({"type": "int"}) => json!({"type": "integer"});
         json!({"type": "Bool"}) => json!({"type": "boolean"});
         json!({"type": "float", "minimum": 1}) => json!({"type": "number", "minimum": 1});
@@ -153,19 +146,19 @@ fn types_that_do_not_exist_are_replaced() {
         json!({"type": ["string", "null"]}) => json!({"type": "string", "nullable": true});
         json!({"type": ["string", "integer"]}) => json!({INT_OR_STRING: true});
         json!({"type": ["string", "boolean"]}) => anything();
+        // Tuples become lists.
+        json!({"type": "array", "items": [{"type": "string"}]}) => json!({"type": "array", "items": {"type": "string"}});
+        json!({"type": "array", "items": [{"type": "string"}, {"type": "integer"}]})
+            => json!({"type": "array", "items": anything()});
+        json!({"type": "array", "items": []}) => json!({"type": "array", "items": anything()});
     ]);
     let properties = json!({"a": {"type": "int"}, "b": {"type": "any"}});
     let (_, changes) = structural(json!({"type": "object", "properties": properties}));
-    let warning = changes
-        .iter()
-        .find(|change| change.level == crate::finding::Level::Warning)
-        .unwrap();
+    let mut changes = changes.iter();
+    let warning = changes.find(|change| change.level == Level::Warning);
+    let warning = warning.unwrap();
     assert_eq!(warning.path.to_string(), "schema.properties.a");
-    assert!(
-        warning.message.contains("had 2 unknown type(s)"),
-        "{}",
-        warning.message
-    );
+    ::tests::assert_has(&warning.message, "had 2 unknown type(s)");
 }
 
 #[test]
@@ -196,29 +189,20 @@ fn fields_and_maps_exclude_each_other() {
     let fields = || json!({"type": "object", "properties": {"a": {"type": "string"}}});
     let with =
         |additional: Value| with!(fields() => |node| node["additionalProperties"] = additional);
-    SchemaFunction(field).check(::tests::rows![
+    check(::tests::rows![
         with(json!(true)) => preserved(fields());
         with(json!(false)) => preserved(fields());
         with(json!({"type": "string"})) => preserved(fields());
         json!({"type": "object", "additionalProperties": false}) => json!({"type": "object", "additionalProperties": false});
     ]);
-    SchemaFunction(pruned).check(::tests::rows![
+    let pruning = ::tests::rows![
         with(json!(true)) => with(json!(true));
         with(json!(false)) => fields();
         with(json!({"type": "string"})) => preserved(fields());
         json!({"type": "object", EMBEDDED: true, "additionalProperties": {"type": "string"}})
             => preserved(json!({"type": "object", EMBEDDED: true}));
-    ]);
-}
-
-#[test]
-fn tuples_become_lists_of_anything() {
-    SchemaFunction(field).check(::tests::rows![
-        json!({"type": "array", "items": [{"type": "string"}]}) => json!({"type": "array", "items": {"type": "string"}});
-        json!({"type": "array", "items": [{"type": "string"}, {"type": "integer"}]})
-            => json!({"type": "array", "items": anything()});
-        json!({"type": "array", "items": []}) => json!({"type": "array", "items": anything()});
-    ]);
+    ];
+    check_with(pruned, pruning);
 }
 
 #[test]

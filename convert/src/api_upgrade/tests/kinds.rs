@@ -86,42 +86,52 @@ fn workloads_keep_the_defaults_they_had() {
 }
 
 #[test]
-fn webhooks_keep_the_defaults_they_had() {
-    let (object, changes) = upgraded(json!({
-        "apiVersion": "admissionregistration.k8s.io/v1beta1", "kind": "ValidatingWebhookConfiguration",
-        "webhooks": [
-            {"name": "a", "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": []},
-            {"name": "b", "sideEffects": "Unknown", "matchPolicy": "Equivalent", "timeoutSeconds": 5,
-             "failurePolicy": "Fail", "admissionReviewVersions": ["v1"]},
-        ],
-    }));
-    let expected = json!([
-        {"name": "a", "failurePolicy": "Fail", "sideEffects": "None", "matchPolicy": "Exact", "timeoutSeconds": 30,
-         "admissionReviewVersions": ["v1beta1"]},
-        {"name": "b", "failurePolicy": "Fail", "sideEffects": "NoneOnDryRun", "matchPolicy": "Equivalent",
-         "timeoutSeconds": 5, "admissionReviewVersions": ["v1"]},
-    ]);
-    assert_eq!(object["webhooks"], expected);
-    assert_rows!(changes => [MOVED, "Change UpgradedAPI webhooks[0]", "Warning UpgradedAPI webhooks[1].sideEffects"]);
-}
-
-#[test]
-fn old_subjects_get_a_group() {
-    let (object, changes) = upgraded(json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1alpha1", "kind": "ClusterRoleBinding", "subjects": [
-            {"kind": "ServiceAccount", "name": "a", "namespace": "n", "apiVersion": "v1"},
-            {"kind": "User", "name": "b", "apiVersion": "rbac.authorization.k8s.io/v1alpha1"},
-            {"kind": "User", "name": "*"}, {"kind": "Robot", "name": "c", "apiVersion": "example.com/v1"},
-        ],
-    }));
+fn renamed_and_defaulted_fields_keep_their_meaning() {
     let group = "rbac.authorization.k8s.io";
-    let expected = json!([
-        {"kind": "ServiceAccount", "name": "a", "namespace": "n"}, {"kind": "User", "name": "b", "apiGroup": group},
-        {"kind": "Group", "name": "system:authenticated", "apiGroup": group},
-        {"kind": "Robot", "name": "c", "apiGroup": "example.com"},
-    ]);
-    assert_eq!(object["subjects"], expected);
-    assert_eq!(changes, [MOVED, "Change UpgradedAPI subjects[2]"]);
+    for (kind, old, field, new, changes) in ::tests::rows![
+        ["admissionregistration.k8s.io/v1beta1", "ValidatingWebhookConfiguration"],
+            json!({"webhooks": [
+                {"name": "a", "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": []},
+                {"name": "b", "sideEffects": "Unknown", "matchPolicy": "Equivalent", "timeoutSeconds": 5,
+                 "failurePolicy": "Fail", "admissionReviewVersions": ["v1"]},
+            ]}),
+            "/webhooks",
+            json!([
+                {"name": "a", "failurePolicy": "Fail", "sideEffects": "None", "matchPolicy": "Exact", "timeoutSeconds": 30,
+                 "admissionReviewVersions": ["v1beta1"]},
+                {"name": "b", "failurePolicy": "Fail", "sideEffects": "NoneOnDryRun", "matchPolicy": "Equivalent",
+                 "timeoutSeconds": 5, "admissionReviewVersions": ["v1"]},
+            ])
+            => &["Change UpgradedAPI webhooks[0]", "Warning UpgradedAPI webhooks[1].sideEffects"][..];
+        // Subjects get a group.
+        ["rbac.authorization.k8s.io/v1alpha1", "ClusterRoleBinding"],
+            json!({"subjects": [
+                {"kind": "ServiceAccount", "name": "a", "namespace": "n", "apiVersion": "v1"},
+                {"kind": "User", "name": "b", "apiVersion": "rbac.authorization.k8s.io/v1alpha1"},
+                {"kind": "User", "name": "*"}, {"kind": "Robot", "name": "c", "apiVersion": "example.com/v1"},
+            ]}),
+            "/subjects",
+            json!([
+                {"kind": "ServiceAccount", "name": "a", "namespace": "n"}, {"kind": "User", "name": "b", "apiGroup": group},
+                {"kind": "Group", "name": "system:authenticated", "apiGroup": group},
+                {"kind": "Robot", "name": "c", "apiGroup": "example.com"},
+            ])
+            => &["Change UpgradedAPI subjects[2]"];
+        ["discovery.k8s.io/v1beta1", "EndpointSlice"],
+            json!({"endpoints": [{"topology": {"kubernetes.io/hostname": "n", "topology.kubernetes.io/zone": "z", "a": "b"}}]}),
+            "/endpoints", json!([{"nodeName": "n", "zone": "z", "deprecatedTopology": {"a": "b"}}]) => &[];
+        ["flowcontrol.apiserver.k8s.io/v1beta1", "PriorityLevelConfiguration"],
+            json!({"spec": {"type": "Limited", "limited": {"assuredConcurrencyShares": 5}}}),
+            "/spec/limited", json!({"nominalConcurrencyShares": 5}) => &[];
+    ] {
+        let mut object = old;
+        object["apiVersion"] = kind[0].into();
+        object["kind"] = kind[1].into();
+        let (object, found) = upgraded(object);
+        assert_eq!(object.pointer(field), Some(&new), "{kind:?}");
+        assert_eq!(found[0], MOVED);
+        assert_eq!(found[1..], *changes, "{kind:?}");
+    }
 }
 
 #[test]
@@ -157,17 +167,4 @@ fn autoscalers_separate_metrics_from_targets() {
          "target": target("AverageValue", "averageValue", json!("5"))}},
     ]}});
     assert_eq!(object, expected);
-}
-
-#[test]
-fn endpoints_and_priority_levels_follow() {
-    let slice = json!({"apiVersion": "discovery.k8s.io/v1beta1", "kind": "EndpointSlice", "endpoints": [{"topology": {
-        "kubernetes.io/hostname": "n", "topology.kubernetes.io/zone": "z", "a": "b",
-    }}]});
-    assert_rows!(upgraded(slice).0["endpoints"] => json!([{"nodeName": "n", "zone": "z", "deprecatedTopology": {"a": "b"}}]));
-    let level = json!({
-        "apiVersion": "flowcontrol.apiserver.k8s.io/v1beta1", "kind": "PriorityLevelConfiguration",
-        "spec": {"type": "Limited", "limited": {"assuredConcurrencyShares": 5}},
-    });
-    assert_rows!(upgraded(level).0["spec"]["limited"] => json!({"nominalConcurrencyShares": 5}));
 }

@@ -7,32 +7,40 @@ use crate::{
 const MANIFESTS: &str = "/annotations/operators.operatorframework.io.bundle.manifests.v1";
 const METADATA: &str = "/annotations/operators.operatorframework.io.bundle.metadata.v1";
 const CHANNELS: &str = "/annotations/operators.operatorframework.io.bundle.channels.v1";
+const PACKAGE: &str = "/annotations/operators.operatorframework.io.bundle.package.v1";
+const MISSING: &str = "BundleAnnotation metadata/annotations.yaml (annotations)";
 const DEFAULT: &str = "/annotations/operators.operatorframework.io.bundle.channel.default.v1";
-const CHANNELS_AT: &str = r#"metadata/annotations.yaml (annotations["operators.operatorframework.io.bundle.channels.v1"])"#;
-const MANIFESTS_AT: &str = r#"metadata/annotations.yaml (annotations["operators.operatorframework.io.bundle.manifests.v1"])"#;
-/// Location of a missing annotation.
-const MISSING: &str = "metadata/annotations.yaml (annotations)";
-const DEFAULT_AT: &str = r#"metadata/annotations.yaml (annotations["operators.operatorframework.io.bundle.channel.default.v1"])"#;
 
-// parity: check-2
+// parity: check-2, check-6
 #[test]
-fn files() {
+fn files_and_sizes_are_checked() {
     let map =
         |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    let three = format!("{}\n---\n{}\n---\n{}", map("a"), map("b"), map("c"));
+    // Random text of sixteen letters, half a byte each, which gzip does not compress further.
+    let noise = |letters: usize| {
+        let letters = ::tests::noise(1, letters).into_iter();
+        let text: String = letters.map(|byte| char::from(b'a' + byte % 16)).collect();
+        with!(map("a") => |map| map["data"] = json!({"a": text}))
+    };
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [map("a")]});
     check(::tests::rows![
-        Bundle::good().file("manifests/.hidden.yaml", map("a")) => &[(Code::HiddenFile, "manifests/.hidden.yaml")] as &[_];
-        Bundle::good().file("metadata/.hidden", json!({})) => &[];
-        Bundle::good().file("manifests/a.yaml", format!("{}\n---\n{}\n---\n{}", map("a"), map("b"), map("c")))
-            => &[(Code::SeveralDocuments, "manifests/a.yaml document 2")];
-        Bundle::good().file("manifests/a.yaml", format!("# Licence\n---\n{}\n---\n# end\n", map("a"))) => &[];
-        Bundle::good().file("manifests/a.yaml", list) => &[(Code::SeveralDocuments, "manifests/a.yaml")];
+        Bundle::good().file("manifests/.hidden.yaml", map("a")) => "HiddenFile manifests/.hidden.yaml";
+        Bundle::good().file("metadata/.hidden", json!({})) => "";
+        Bundle::good().file("manifests/a.yaml", three) => "SeveralDocuments manifests/a.yaml document 2";
+        Bundle::good().file("manifests/a.yaml", format!("# License\n---\n{}\n---\n# end\n", map("a"))) => "";
+        Bundle::good().file("manifests/a.yaml", list) => "SeveralDocuments manifests/a.yaml";
+        // The size limit applies to the base64 of compressed files, which adds a third to the bytes.
+        Bundle::good().file("manifests/a.yaml", noise(1_000_000)) => "";
+        Bundle::good().file("manifests/a.yaml", noise(1_300_000)) => "BundleSize";
+        Bundle::good().file("tests/scorecard/a.yaml", noise(3_000_000)) => "";
+        Bundle::good().file("manifests/a.yaml", "#".repeat(3_000_000)) => "";
     ]);
 }
 
 // parity: check-6
 #[test]
-fn the_size_limit_is_one_mebibyte_and_85_percent_are_near_it() {
+fn size_limit_is_one_mebibyte_and_85_percent_are_near_it() {
     assert_eq!((LIMIT, WARN_SIZE), (1_048_576, 891_289));
     for (size, message) in ::tests::rows![
         WARN_SIZE => None;
@@ -48,73 +56,44 @@ fn the_size_limit_is_one_mebibyte_and_85_percent_are_near_it() {
     }
 }
 
-/// Random text of sixteen letters, half a byte each, which gzip does not compress further.
-fn noise(letters: usize) -> Value {
-    let letters = ::tests::noise(1, letters).into_iter();
-    let text: String = letters.map(|byte| char::from(b'a' + byte % 16)).collect();
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": text}})
-}
-
-// parity: check-6
+// parity: check-2, check-5
 #[test]
-fn the_size_is_that_of_compressed_files() {
-    // The limit applies to base64, which adds a third to the bytes.
-    check(::tests::rows![
-        Bundle::good().file("manifests/a.yaml", noise(1_000_000)) => &[] as &[_];
-        Bundle::good().file("manifests/a.yaml", noise(1_300_000)) => &[(Code::BundleSize, "")];
-        Bundle::good().file("tests/scorecard/a.yaml", noise(3_000_000)) => &[];
-        Bundle::good().file("manifests/a.yaml", "#".repeat(3_000_000)) => &[];
-    ]);
-}
-
-// parity: check-5
-#[test]
-fn annotations() {
+fn annotations_of_the_bundle_are_checked() {
     let set = |pointer, value: &str| Bundle::good().set(ANNOTATIONS, pointer, value.into());
+    let named = |name: &str| {
+        let bundle = set(PACKAGE, name);
+        bundle.annotation("operatorframework.io~1suggested-namespace", "x")
+    };
     let moved = set(MANIFESTS, "objects/").without(CSV).without(CRD);
     let moved = ["csv", "crd"].into_iter().fold(moved, |moved, name| {
         let [from, to] = ["manifests", "objects"].map(|dir| format!("{dir}/{name}.yaml"));
         moved.file(&to, Bundle::good().json(&from))
     });
+    let without = |pointer| Bundle::good().remove(ANNOTATIONS, pointer);
+    let at = |code: &str, key: &str| {
+        format!("{code} metadata/annotations.yaml (annotations[\"…{key}\"])")
+    };
+    // Without the CSV, only checks that do not need it run.
+    let without_csv = Bundle::good().set(CRD, "/spec/scope", "x".into());
     check(::tests::rows![
-        Bundle::good().remove(ANNOTATIONS, MANIFESTS) => &[(Code::BundleAnnotation, MISSING)] as &[_];
-        Bundle::good().remove(ANNOTATIONS, METADATA) => &[(Code::BundleAnnotation, MISSING)];
-        Bundle::good().remove(ANNOTATIONS, CHANNELS) => &[(Code::BundleAnnotation, MISSING)];
-        set(CHANNELS, "") => &[(Code::BundleAnnotation, CHANNELS_AT)];
-        moved => &[(Code::BundleAnnotation, MANIFESTS_AT)];
-        Bundle::good().remove(ANNOTATIONS, DEFAULT) => &[];
-        set(CHANNELS, "stable,fast").remove(ANNOTATIONS, DEFAULT) => &[(Code::Channel, MISSING)];
-        set(DEFAULT, "") => &[(Code::Channel, DEFAULT_AT)];
-        set(DEFAULT, "fast") => &[(Code::Channel, DEFAULT_AT)];
-        set(CHANNELS, "stable, fast") => &[];
-        set(CHANNELS, "stable,stable") => &[(Code::Channel, CHANNELS_AT)];
-        set(CHANNELS, "stable,stable_v2") => &[(Code::Channel, CHANNELS_AT)];
-        set(CHANNELS, "stable,alpha,beta") => &[(Code::ChannelName, CHANNELS_AT)];
+        without(MANIFESTS) => MISSING;
+        without(METADATA) => MISSING;
+        without(CHANNELS) => MISSING;
+        set(CHANNELS, "") => &at("BundleAnnotation", "channels.v1");
+        moved => &at("BundleAnnotation", "manifests.v1");
+        without(DEFAULT) => "";
+        set(CHANNELS, "stable,fast").remove(ANNOTATIONS, DEFAULT) => "Channel metadata/annotations.yaml (annotations)";
+        set(DEFAULT, "") => &at("Channel", "channel.default.v1");
+        set(DEFAULT, "fast") => &at("Channel", "channel.default.v1");
+        set(CHANNELS, "stable, fast") => "";
+        set(CHANNELS, "stable,stable") => &at("Channel", "channels.v1");
+        set(CHANNELS, "stable,stable_v2") => &at("Channel", "channels.v1");
+        set(CHANNELS, "stable,alpha,beta") => &at("ChannelName", "channels.v1");
+        // Package names are labels.
+        named("etcd") => "";
+        named("a-1") => "";
+        named("et.cd") => &at("PackageName", "package.v1");
+        named("Etcd") => &at("PackageName", "package.v1");
+        without_csv.without(CSV) => "CRDScope manifests/crd.yaml (spec.scope)";
     ]);
-}
-
-#[test]
-fn package_names_are_labels() {
-    let key = "/annotations/operators.operatorframework.io.bundle.package.v1";
-    let at = r#"metadata/annotations.yaml (annotations["operators.operatorframework.io.bundle.package.v1"])"#;
-    for (name, is_fine) in [
-        ("etcd", true),
-        ("a-1", true),
-        ("et.cd", false),
-        ("Etcd", false),
-    ] {
-        let bundle = Bundle::good().set(ANNOTATIONS, key, name.into());
-        let bundle = bundle.annotation("operatorframework.io~1suggested-namespace", "x");
-        let expected = (!is_fine).then(|| (Code::PackageName, at.to_owned()));
-        assert_rows!(bundle.advice(&Options::default()) => Vec::from_iter(expected), "{name}");
-    }
-}
-
-// parity: check-2
-#[test]
-fn a_bundle_without_csv_gets_the_advice_that_needs_none() {
-    let bundle = Bundle::good()
-        .set(CRD, "/spec/scope", "x".into())
-        .without(CSV);
-    assert_rows!(bundle.advice(&Options::default()) => [(Code::CRDScope, "manifests/crd.yaml (spec.scope)".to_owned())]);
 }

@@ -1,167 +1,122 @@
 use super::*;
 
-const NAME: &str = "manifests/csv.yaml (metadata.name)";
-
-// parity: check-8
+// parity: check-8, check-9, check-10, check-14
 #[test]
-fn required_fields() {
-    check(::tests::rows![
-        Bundle::good().remove(CSV, "/spec/displayName") => &[(Code::RequiredField, "manifests/csv.yaml (spec)")] as &[_];
-        Bundle::good().csv("/spec/displayName", "".into()) => &[(Code::RequiredField, "manifests/csv.yaml (spec.displayName)")];
-        Bundle::good().remove(CSV, "/spec/install/strategy") => &[(Code::RequiredField, "manifests/csv.yaml (spec.install)")];
-    ]);
-}
-
-// parity: check-8
-#[test]
-fn names_and_versions() {
-    const VERSION: &str = "manifests/csv.yaml (spec.version)";
-    check(::tests::rows![
-        Bundle::good().csv("/metadata/name", "a.b.v1.2.3-rc.1".into()) => &[] as &[_];
-        Bundle::good().csv("/metadata/name", "etcd".into()) => &[(Code::CSVName, NAME)];
-        Bundle::good().csv("/metadata/name", "etcd.1.2.3".into()) => &[(Code::CSVName, NAME)];
-        Bundle::good().csv("/metadata/name", "etcd.v1.2".into()) => &[(Code::CSVName, NAME)];
-        Bundle::good().csv("/spec/version", "1.2".into()) => &[(Code::Version, VERSION)];
-        Bundle::good().remove(CSV, "/spec/version") => &[(Code::Version, "manifests/csv.yaml (spec)")];
-    ]);
-}
-
-// parity: check-8
-#[test]
-fn releases() {
+fn fields_of_the_csv_are_checked() {
+    let good = Bundle::good;
     let released = |release: &str| {
         let name = format!("etcd-v1.2.3-{release}");
-        Bundle::good()
-            .csv("/spec/release", release.into())
-            .csv("/metadata/name", name.into())
+        csv("/spec/release", release).csv("/metadata/name", name.into())
     };
-    check(::tests::rows![
-        released("2") => &[] as &[_];
-        released("1.abcdefghijklmnopqr") => &[];
-        released("1.abcdefghijklmnopqrs") => &[(Code::Release, "manifests/csv.yaml (spec.release)")];
-        Bundle::good().csv("/spec/release", "2".into()) => &[(Code::Release, NAME)];
-        released("2").csv("/spec/version", "1.2.3+b".into()).csv("/metadata/name", "etcd-v1.2.3+b-2".into())
-            => &[(Code::Release, "manifests/csv.yaml (spec.version)")];
-        released("2").annotation("olm.substitutesFor", "etcd.v1.2.2")
-            => &[(Code::Release, r#"manifests/csv.yaml (metadata.annotations["olm.substitutesFor"])"#)];
-    ]);
-}
-
-// parity: check-9
-#[test]
-fn install_modes() {
-    let mode = |type_: &str| json!({"type": type_, "supported": true});
-    check(::tests::rows![
-        Bundle::good().csv("/spec/installModes/-", mode("MultiNamespace")) => &[] as &[_];
-        Bundle::good().csv("/spec/installModes/-", mode("AllNamespaces"))
-            => &[(Code::InstallModeList, "manifests/csv.yaml (spec.installModes[2].type)")];
-        Bundle::good().csv("/spec/installModes/-", mode("Everywhere"))
-            => &[(Code::InstallModeList, "manifests/csv.yaml (spec.installModes[2].type)")];
-        Bundle::good().csv("/spec/installModes/-", mode("MultiNamespace")).csv("/spec/webhookdefinitions", json!([{
-            "type": "ConversionWebhook", "conversionCRDs": ["a"],
-        }])) => &[(Code::InstallModeList, "manifests/csv.yaml (spec.webhookdefinitions[0].conversionCRDs)")];
-    ]);
-}
-
-// parity: check-10
-#[test]
-fn min_kube_versions() {
-    const AT: &str = "manifests/csv.yaml (spec.minKubeVersion)";
-    check(::tests::rows![
-        Bundle::good().csv("/spec/minKubeVersion", "1.25".into()) => &[(Code::MinKubeVersion, AT)] as &[_];
-        Bundle::good().csv("/spec/minKubeVersion", "v1.25.0".into()) => &[(Code::MinKubeVersion, AT)];
-        Bundle::good().csv("/spec/minKubeVersion", "1.99.0".into()) => &[(Code::MinKubeVersion, AT)];
-        Bundle::good().remove(CSV, "/spec/minKubeVersion") => &[(Code::MinKubeVersion, "manifests/csv.yaml (spec)")];
-    ]);
-    let older = with!(Options, kube_version: "1.24".parse().unwrap());
-    assert_rows!(Bundle::good().advice(&older) => [(Code::MinKubeVersion, AT.to_owned())]);
-}
-
-// parity: check-10
-#[test]
-fn annotations() {
+    let mode = |type_: &str| {
+        let mode = json!({"type": type_, "supported": true});
+        csv("/spec/installModes/-", mode)
+    };
+    let webhooks = json!([{"type": "ConversionWebhook", "conversionCRDs": ["a"]}]);
     let group = json!({"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup", "metadata": {
         "name": "a", "annotations": {"olm.providedApis": ""},
     }});
+    let image = |image: &str| csv("/spec/relatedImages/0/image", image);
     check(::tests::rows![
-        Bundle::good().annotation("olm.skiprange", "<1.0.0")
-            => &[(Code::AnnotationCase, r#"manifests/csv.yaml (metadata.annotations["olm.skiprange"])"#)] as &[_];
-        Bundle::good().file("manifests/group.yaml", group)
-            => &[(Code::AnnotationCase, r#"manifests/group.yaml (metadata.annotations["olm.providedApis"])"#)];
-        Bundle::good().annotation("olm.properties", "[]")
-            => &[(Code::PropertiesAnnotation, r#"manifests/csv.yaml (metadata.annotations["olm.properties"])"#)];
+        good().remove(CSV, "/spec/displayName") => "RequiredField manifests/csv.yaml (spec)";
+        csv("/spec/displayName", "") => "RequiredField manifests/csv.yaml (spec.displayName)";
+        good().remove(CSV, "/spec/install/strategy") => "RequiredField manifests/csv.yaml (spec.install)";
+        csv("/metadata/name", "a.b.v1.2.3-rc.1") => "";
+        csv("/metadata/name", "etcd") => "CSVName manifests/csv.yaml (metadata.name)";
+        csv("/metadata/name", "etcd.1.2.3") => "CSVName manifests/csv.yaml (metadata.name)";
+        csv("/metadata/name", "etcd.v1.2") => "CSVName manifests/csv.yaml (metadata.name)";
+        csv("/spec/version", "1.2") => "Version manifests/csv.yaml (spec.version)";
+        good().remove(CSV, "/spec/version") => "Version manifests/csv.yaml (spec)";
+        released("2") => "";
+        released("1.abcdefghijklmnopqr") => "";
+        released("1.abcdefghijklmnopqrs") => "Release manifests/csv.yaml (spec.release)";
+        csv("/spec/release", "2") => "Release manifests/csv.yaml (metadata.name)";
+        released("2").csv("/spec/version", "1.2.3+b".into()).csv("/metadata/name", "etcd-v1.2.3+b-2".into())
+            => "Release manifests/csv.yaml (spec.version)";
+        released("2").annotation("olm.substitutesFor", "etcd.v1.2.2")
+            => r#"Release manifests/csv.yaml (metadata.annotations["olm.substitutesFor"])"#;
+        mode("MultiNamespace") => "";
+        mode("AllNamespaces") => "InstallModeList manifests/csv.yaml (spec.installModes[2].type)";
+        mode("Everywhere") => "InstallModeList manifests/csv.yaml (spec.installModes[2].type)";
+        mode("MultiNamespace").csv("/spec/webhookdefinitions", webhooks)
+            => "InstallModeList manifests/csv.yaml (spec.webhookdefinitions[0].conversionCRDs)";
+        csv("/spec/minKubeVersion", "1.25") => "MinKubeVersion manifests/csv.yaml (spec.minKubeVersion)";
+        csv("/spec/minKubeVersion", "v1.25.0") => "MinKubeVersion manifests/csv.yaml (spec.minKubeVersion)";
+        csv("/spec/minKubeVersion", "1.99.0") => "MinKubeVersion manifests/csv.yaml (spec.minKubeVersion)";
+        good().remove(CSV, "/spec/minKubeVersion") => "MinKubeVersion manifests/csv.yaml (spec)";
+        good().annotation("olm.skiprange", "<1.0.0")
+            => r#"AnnotationCase manifests/csv.yaml (metadata.annotations["olm.skiprange"])"#;
+        good().file("manifests/group.yaml", group)
+            => r#"AnnotationCase manifests/group.yaml (metadata.annotations["olm.providedApis"])"#;
+        good().annotation("olm.properties", "[]")
+            => r#"PropertiesAnnotation manifests/csv.yaml (metadata.annotations["olm.properties"])"#;
+        image("busybox:1") => "";
+        image("") => "RelatedImage manifests/csv.yaml (spec.relatedImages[0])";
+        image("Example/A:b:c") => "RelatedImage manifests/csv.yaml (spec.relatedImages[0])";
+        good().remove(CSV, "/spec/relatedImages/0/image") => "RelatedImage manifests/csv.yaml (spec.relatedImages[0])";
     ]);
-}
-
-// parity: check-14
-#[test]
-fn related_images() {
-    const AT: &str = "manifests/csv.yaml (spec.relatedImages[0])";
-    let image = |image| Bundle::good().csv("/spec/relatedImages/0/image", json!(image));
-    check(::tests::rows![
-        image("busybox:1") => &[] as &[_];
-        image("") => &[(Code::RelatedImage, AT)];
-        image("Example/A:b:c") => &[(Code::RelatedImage, AT)];
-        Bundle::good().remove(CSV, "/spec/relatedImages/0/image") => &[(Code::RelatedImage, AT)];
-    ]);
+    let older = with!(Options, kube_version: "1.24".parse().unwrap());
+    assert_rows!(good().advice(&older) => "MinKubeVersion manifests/csv.yaml (spec.minKubeVersion)");
 }
 
 // parity: check-19
 #[test]
-fn upgrade_graph() {
-    const REPLACES: &str = "manifests/csv.yaml (spec.replaces)";
-    const RANGE: &str = r#"manifests/csv.yaml (metadata.annotations["olm.skipRange"])"#;
-    let replaces = |name: &str| Bundle::good().csv("/spec/replaces", name.into());
+fn upgrade_edges_are_checked() {
+    const REPLACES: &str = "UpgradeGraph manifests/csv.yaml (spec.replaces)";
+    const RANGE: &str =
+        r#"UpgradeGraph manifests/csv.yaml (metadata.annotations["olm.skipRange"])"#;
+    let skips = |at: usize| format!("UpgradeGraph manifests/csv.yaml (spec.skips[{at}])");
+    let replaces = |name: &str| csv("/spec/replaces", name);
+    let range = |range: &str| Bundle::good().annotation("olm.skipRange", range);
     check(::tests::rows![
-        replaces("") => &[] as &[_];
-        replaces("etcd.v1.2.3") => &[(Code::UpgradeGraph, REPLACES)];
-        replaces("1.2.2") => &[(Code::UpgradeGraph, REPLACES)];
-        replaces("v1.2.2") => &[(Code::UpgradeGraph, REPLACES)];
-        replaces("Etcd.v1.2.2") => &[(Code::UpgradeGraph, REPLACES)];
-        replaces(&"a".repeat(64)) => &[(Code::UpgradeGraph, REPLACES)];
-        Bundle::good().csv("/spec/skips", json!(["etcd.v1.2.1"])) => &[];
-        Bundle::good().csv("/spec/skips", json!(["etcd.v1.2.1", "", "1.2.0", "etcd.v1.2.3"])) => &[
-            (Code::UpgradeGraph, "manifests/csv.yaml (spec.skips[1])"),
-            (Code::UpgradeGraph, "manifests/csv.yaml (spec.skips[2])"),
-            (Code::UpgradeGraph, "manifests/csv.yaml (spec.skips[3])"),
-        ];
-        Bundle::good().annotation("olm.skipRange", ">=1.0.0 <1.2.3") => &[];
-        Bundle::good().annotation("olm.skipRange", "^1.0.0") => &[(Code::UpgradeGraph, RANGE)];
-        Bundle::good().annotation("olm.skipRange", "") => &[(Code::UpgradeGraph, RANGE)];
+        replaces("") => "";
+        replaces("etcd.v1.2.3") => REPLACES;
+        replaces("1.2.2") => REPLACES;
+        replaces("v1.2.2") => REPLACES;
+        replaces("Etcd.v1.2.2") => REPLACES;
+        replaces(&"a".repeat(64)) => REPLACES;
+        csv("/spec/skips", json!(["etcd.v1.2.1"])) => "";
+        csv("/spec/skips", json!(["etcd.v1.2.1", "", "1.2.0", "etcd.v1.2.3"])) => &[1, 2, 3].map(skips).join(", ");
+        range(">=1.0.0 <1.2.3") => "";
+        range("^1.0.0") => RANGE;
+        range("") => RANGE;
     ]);
 }
 
 // parity: check-17
 #[test]
-fn operator_hub() {
-    const ICON: &str = "manifests/csv.yaml (spec.icon)";
+fn operator_hub_fields_are_checked() {
+    const MAINTAINER: &str = "Maintainer manifests/csv.yaml (spec.maintainers[0])";
+    const LINK: &str = "Link manifests/csv.yaml (spec.links[0])";
+    const ICON: &str = "Icon manifests/csv.yaml (spec.icon)";
     let maintainer = |name: &str, email: &str| {
-        Bundle::good().csv("/spec/maintainers/0", json!({"name": name, "email": email}))
+        let maintainer = json!({"name": name, "email": email});
+        csv("/spec/maintainers/0", maintainer)
     };
-    let link = |name: &str, url: &str| {
-        Bundle::good().csv("/spec/links/0", json!({"name": name, "url": url}))
+    let link = |name: &str, url: &str| csv("/spec/links/0", json!({"name": name, "url": url}));
+    let icon = |at: &str, data: &str, media_type: &str| {
+        let icon = json!({"base64data": data, "mediatype": media_type});
+        csv(&format!("/spec/icon/{at}"), icon)
     };
-    let icon = |data: &str, media_type: &str| json!({"base64data": data, "mediatype": media_type});
+    let annotated = |key: &str, value: &str| Bundle::good().annotation(key, value);
     check(::tests::rows![
-        Bundle::good().csv("/spec/provider", json!({})) => &[(Code::Provider, "manifests/csv.yaml (spec.provider)")] as &[_];
-        maintainer("a", "Team <team@example.com>") => &[];
-        maintainer("", "team@example.com") => &[(Code::Maintainer, "manifests/csv.yaml (spec.maintainers[0])")];
-        maintainer("a", "") => &[(Code::Maintainer, "manifests/csv.yaml (spec.maintainers[0])")];
-        maintainer("a", "https://example.com") => &[(Code::Maintainer, "manifests/csv.yaml (spec.maintainers[0])")];
-        maintainer("a", "a@b@c") => &[(Code::Maintainer, "manifests/csv.yaml (spec.maintainers[0])")];
-        link("a", "mailto:team@example.com") => &[];
-        link("", "https://example.com") => &[(Code::Link, "manifests/csv.yaml (spec.links[0])")];
-        link("a", "example.com") => &[(Code::Link, "manifests/csv.yaml (spec.links[0])")];
-        link("a", "https://") => &[(Code::Link, "manifests/csv.yaml (spec.links[0])")];
-        link("a", "https://a b") => &[(Code::Link, "manifests/csv.yaml (spec.links[0])")];
-        Bundle::good().remove(CSV, "/spec/icon") => &[(Code::Icon, "manifests/csv.yaml (spec)")];
-        Bundle::good().csv("/spec/icon/-", icon("a", "image/png")) => &[(Code::Icon, ICON)];
-        Bundle::good().csv("/spec/icon/0", icon("", "image/png")) => &[(Code::Icon, ICON)];
-        Bundle::good().csv("/spec/icon/0", icon("a", "image/webp")) => &[(Code::Icon, ICON)];
-        Bundle::good().annotation("capabilities", "Basic")
-            => &[(Code::Capabilities, "manifests/csv.yaml (metadata.annotations.capabilities)")];
-        Bundle::good().annotation("categories", "Database,Toys")
-            => &[(Code::Categories, "manifests/csv.yaml (metadata.annotations.categories)")];
-        Bundle::good().set(ANNOTATIONS, "/annotations/x", "y".into()) => &[];
+        csv("/spec/provider", json!({})) => "Provider manifests/csv.yaml (spec.provider)";
+        maintainer("a", "Team <team@example.com>") => "";
+        maintainer("", "team@example.com") => MAINTAINER;
+        maintainer("a", "") => MAINTAINER;
+        maintainer("a", "https://example.com") => MAINTAINER;
+        maintainer("a", "a@b@c") => MAINTAINER;
+        link("a", "mailto:team@example.com") => "";
+        link("", "https://example.com") => LINK;
+        link("a", "example.com") => LINK;
+        link("a", "https://") => LINK;
+        link("a", "https://a b") => LINK;
+        Bundle::good().remove(CSV, "/spec/icon") => "Icon manifests/csv.yaml (spec)";
+        icon("-", "a", "image/png") => ICON;
+        icon("0", "", "image/png") => ICON;
+        icon("0", "a", "image/webp") => ICON;
+        annotated("capabilities", "Basic") => "Capabilities manifests/csv.yaml (metadata.annotations.capabilities)";
+        annotated("categories", "Database,Toys") => "Categories manifests/csv.yaml (metadata.annotations.categories)";
+        Bundle::good().set(ANNOTATIONS, "/annotations/x", "y".into()) => "";
     ]);
 }

@@ -1,168 +1,156 @@
+//! Workloads, permissions, ServiceAccounts and other objects.
+
 use super::*;
 
-const DEPLOYMENT: &str = "/spec/install/spec/deployments/0/spec/template/spec";
-const CONTAINER: &str = "/spec/install/spec/deployments/0/spec/template/spec/containers/0";
-const CONTAINER_AT: &str =
-    "manifests/csv.yaml (spec.install.spec.deployments[0].spec.template.spec.containers[0])";
-const IMAGE_AT: &str =
-    "manifests/csv.yaml (spec.install.spec.deployments[0].spec.template.spec.containers[0].image)";
-const RULE: &str = "manifests/csv.yaml (spec.install.spec.clusterPermissions[0].rules[0])";
-const RESOURCE: &str = "manifests/csv.yaml (spec.customresourcedefinitions.owned[0].resources[0])";
-const SUBJECT: &str = "manifests/binding.yaml (subjects[0])";
-const MAX: &str = "manifests/a.yaml (spec.maxUnavailable)";
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
+/// The start of locations in the pod template.
+const POD: &str = "manifests/csv.yaml (…deployments[0].spec.template.spec";
+/// The location of the rule that tests replace.
+const RULE: &str = "manifests/csv.yaml (…clusterPermissions[0].rules[0])";
+const SUBJECT: &str = "BindingNamespace manifests/binding.yaml (subjects[0])";
+const MISSING_ROLE: &str = "MissingRole manifests/binding.yaml (roleRef)";
 
-// parity: check-19
-#[test]
-fn workloads() {
-    let container =
-        |field: &str, value: Value| Bundle::good().csv(&format!("{CONTAINER}/{field}"), value);
-    check(::tests::rows![
-        Bundle::good().csv("/spec/install/spec/deployments", json!([])) => &[] as &[_];
-        container("resources", json!({})) => &[(Code::ResourceRequests, CONTAINER_AT)];
-        container("resources", json!({"requests": {"cpu": "1"}})) => &[(Code::ResourceRequests, CONTAINER_AT)];
-        container("resources", json!({"limits": {"cpu": "1", "memory": "1Gi"}})) => &[];
-        container("image", "example.com/a".into()) => &[(Code::MutableImage, IMAGE_AT)];
-        container("image", "example.com/a:latest".into()) => &[(Code::MutableImage, IMAGE_AT)];
-        container("image", "example.com/a:1".into()) => &[(Code::MutableImage, IMAGE_AT)];
-        container("image", "".into()) => &[(Code::MutableImage, CONTAINER_AT)];
-        container("securityContext", json!({"privileged": true})) => &[(
-            Code::Privileged,
-            "manifests/csv.yaml (spec.install.spec.deployments[0].spec.template.spec.containers[0].securityContext.privileged)",
-        )];
-        container("securityContext", json!({"privileged": false})) => &[];
-        Bundle::good().csv(&format!("{DEPLOYMENT}/initContainers"), json!([{"name": "a", "image": "a:1"}])) => &[(
-            Code::MutableImage,
-            "manifests/csv.yaml (spec.install.spec.deployments[0].spec.template.spec.initContainers[0].image)",
-        )];
-        Bundle::good().file("manifests/job.yaml", json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "a"}, "spec": {
-            "schedule": "@daily",
-            "jobTemplate": {"spec": {"template": {"spec": {"containers": [{"name": "a", "image": "a"}]}}}},
-        }})) => &[
-            (Code::ResourceRequests, "manifests/job.yaml (spec.jobTemplate.spec.template.spec.containers[0])"),
-            (Code::MutableImage, "manifests/job.yaml (spec.jobTemplate.spec.template.spec.containers[0].image)"),
-        ];
-    ]);
+/// Returns a bundle with one more object. Without metadata, the object has the name `a`.
+fn object(file: &str, api: &str, kind: &str, fields: Value) -> Bundle {
+    with_object(Bundle::good(), file, api, kind, fields)
+}
+
+fn with_object(bundle: Bundle, file: &str, api: &str, kind: &str, mut fields: Value) -> Bundle {
+    fields["apiVersion"] = api.into();
+    fields["kind"] = kind.into();
+    if fields["metadata"].is_null() {
+        fields["metadata"] = json!({"name": "a"});
+    }
+    bundle.file(&format!("manifests/{file}.yaml"), fields)
+}
+
+fn rule(group: &str, resource: &str, verbs: &[&str]) -> Bundle {
+    let rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+    csv("/spec/install/spec/clusterPermissions/0/rules/0", rule)
 }
 
 // parity: check-19
 #[test]
-fn permissions() {
-    let rule = |group: &str, resource: &str, verbs: &[&str]| {
-        let rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
-        Bundle::good().csv("/spec/install/spec/clusterPermissions/0/rules/0", rule)
+fn workloads_are_checked() {
+    let pod = |field: &str, value: Value| {
+        let pointer = format!("{DEPLOYMENTS}/0/spec/template/spec/{field}");
+        csv(&pointer, value)
     };
+    let container = |field: &str, value: Value| pod(&format!("containers/0/{field}"), value);
+    let resources = format!("ResourceRequests {POD}.containers[0])");
+    let image = format!("MutableImage {POD}.containers[0].image)");
+    let template = json!({"spec": {"containers": [{"name": "a", "image": "a"}]}});
+    let job = json!({"schedule": "@daily", "jobTemplate": {"spec": {"template": template}}});
+    let in_job = "manifests/job.yaml (spec.jobTemplate.spec.template.spec.containers[0]";
+    check(::tests::rows![
+        csv(DEPLOYMENTS, json!([])) => "";
+        container("resources", json!({})) => &resources;
+        container("resources", json!({"requests": {"cpu": "1"}})) => &resources;
+        container("resources", json!({"limits": {"cpu": "1", "memory": "1Gi"}})) => "";
+        container("image", "example.com/a".into()) => &image;
+        container("image", "example.com/a:latest".into()) => &image;
+        container("image", "example.com/a:1".into()) => &image;
+        container("image", "".into()) => &format!("MutableImage {POD}.containers[0])");
+        container("securityContext", json!({"privileged": true}))
+            => &format!("Privileged {POD}.containers[0].securityContext.privileged)");
+        container("securityContext", json!({"privileged": false})) => "";
+        pod("initContainers", json!([{"name": "a", "image": "a:1"}])) => &format!("MutableImage {POD}.initContainers[0].image)");
+        object("job", "batch/v1", "CronJob", json!({"spec": job}))
+            => &format!("ResourceRequests {in_job}), MutableImage {in_job}.image)");
+    ]);
+}
+
+// parity: check-18, check-19
+#[test]
+fn permissions_and_apis_are_checked() {
+    let (crds, group) = ("customresourcedefinitions", "apiextensions.k8s.io");
+    let (sccs, openshift) = ("securitycontextconstraints", "security.openshift.io");
     let scc = |names: &[&str]| {
-        let (group, resource) = ("security.openshift.io", "securitycontextconstraints");
-        let rule = rule(group, resource, &["use", "update"]);
         let pointer = "/spec/install/spec/clusterPermissions/0/rules/0/resourceNames";
-        rule.csv(pointer, json!(names))
-    };
-    check(::tests::rows![
-        rule("*", "a", &["get"]) => &[(Code::WildcardPermissions, RULE)] as &[_];
-        rule("a", "*", &["get"]) => &[(Code::WildcardPermissions, RULE)];
-        rule("a", "a", &["*"]) => &[(Code::WildcardPermissions, RULE)];
-        rule("*", "*", &["*"]) => &[(Code::WildcardPermissions, RULE)];
-        rule("apiextensions.k8s.io", "customresourcedefinitions", &["get", "list"]) => &[];
-        rule("apiextensions.k8s.io", "customresourcedefinitions", &["get", "create"]) => &[(Code::CRDPermissions, RULE)];
-        rule("apiextensions.k8s.io", "*", &["patch"]) => &[(Code::WildcardPermissions, RULE), (Code::CRDPermissions, RULE)];
-        rule("policy", "poddisruptionbudgets", &["update"]) => &[(Code::BudgetPermissions, RULE), (Code::MentionedAPI, RULE)];
-        scc(&[]) => &[(Code::SecurityConstraints, RULE)];
-        scc(&["restricted-v2"]) => &[(Code::SecurityConstraints, RULE)];
-        scc(&["mine"]) => &[];
-        rule("security.openshift.io", "securitycontextconstraints", &["use"]) => &[];
-        Bundle::good().file("manifests/role.yaml", json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "a"},
-            "rules": [{"apiGroups": ["a"], "resources": ["b"], "verbs": ["*"]}],
-        })) => &[(Code::WildcardPermissions, "manifests/role.yaml (rules[0])")];
-    ]);
-}
-
-// parity: check-18
-#[test]
-fn apis() {
-    let rule = |group: &str, resource: &str| {
-        let rule = json!({"apiGroups": [group], "resources": [resource], "verbs": ["get"]});
-        Bundle::good().csv("/spec/install/spec/clusterPermissions/0/rules/0", rule)
+        rule(openshift, sccs, &["use", "update"]).csv(pointer, json!(names))
     };
     let resource = |kind: &str, version: &str| {
         let resources = json!([{"kind": kind, "name": "", "version": version}]);
         let pointer = "/spec/customresourcedefinitions/owned/0/resources";
-        Bundle::good().csv(pointer, resources)
+        csv(pointer, resources)
     };
+    let rules = json!({"rules": [{"apiGroups": ["a"], "resources": ["b"], "verbs": ["*"]}]});
+    let at = |code: &str| format!("{code} {RULE}");
+    let used =
+        "RemovedAPI manifests/csv.yaml (spec.customresourcedefinitions.owned[0].resources[0])";
     check(::tests::rows![
-        rule("extensions", "ingresses") => &[(Code::RemovedAPI, RULE)] as &[_];
-        rule("policy", "podsecuritypolicies") => &[(Code::RemovedAPI, RULE)];
-        rule("batch", "cronjobs") => &[(Code::MentionedAPI, RULE)];
-        rule("batch", "jobs") => &[];
-        rule("autoscaling", "horizontalpodautoscalers") => &[(Code::MentionedAPI, RULE), (Code::MentionedAPI, RULE)];
-        resource("CronJob", "v1") => &[];
-        resource("CronJob", "v1beta1") => &[(Code::RemovedAPI, RESOURCE)];
-        resource("CronJob", "batch/v1beta1") => &[(Code::RemovedAPI, RESOURCE)];
-        resource("Ingress", "v1beta1") => &[(Code::RemovedAPI, RESOURCE)];
-        resource("Etcd", "v1beta1") => &[];
+        rule("*", "a", &["get"]) => &*at("WildcardPermissions");
+        rule("a", "*", &["get"]) => &at("WildcardPermissions");
+        rule("a", "a", &["*"]) => &at("WildcardPermissions");
+        rule("*", "*", &["*"]) => &at("WildcardPermissions");
+        rule(group, crds, &["get", "list"]) => "";
+        rule(group, crds, &["get", "create"]) => &at("CRDPermissions");
+        rule(group, "*", &["patch"]) => &["WildcardPermissions", "CRDPermissions"].map(at).join(", ");
+        rule("policy", "poddisruptionbudgets", &["update"]) => &["BudgetPermissions", "MentionedAPI"].map(at).join(", ");
+        scc(&[]) => &at("SecurityConstraints");
+        scc(&["restricted-v2"]) => &at("SecurityConstraints");
+        scc(&["mine"]) => "";
+        rule(openshift, sccs, &["use"]) => "";
+        object("role", RBAC, "ClusterRole", rules) => "WildcardPermissions manifests/role.yaml (rules[0])";
+        // Removed APIs that a role or the CSV mentions.
+        rule("extensions", "ingresses", &["get"]) => &at("RemovedAPI");
+        rule("policy", "podsecuritypolicies", &["get"]) => &at("RemovedAPI");
+        rule("batch", "cronjobs", &["get"]) => &at("MentionedAPI");
+        rule("batch", "jobs", &["get"]) => "";
+        rule("autoscaling", "horizontalpodautoscalers", &["get"]) => &["MentionedAPI"; 2].map(at).join(", ");
+        resource("CronJob", "v1") => "";
+        resource("CronJob", "v1beta1") => used;
+        resource("CronJob", "batch/v1beta1") => used;
+        resource("Ingress", "v1beta1") => used;
+        resource("Etcd", "v1beta1") => "";
     ]);
 }
 
-// parity: check-20
+// parity: check-20, convert-7
 #[test]
-fn accounts() {
-    let account = |name: &str| json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
-    let binding = |kind: &str, subject: Value| {
-        Bundle::good().file(
-            "manifests/binding.yaml",
-            json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "a"},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
-                "subjects": [subject],
-            }),
-        )
+fn service_accounts_and_bindings_are_checked() {
+    let account = |name: &str| {
+        let metadata = json!({"metadata": {"name": name}});
+        object("sa", "v1", "ServiceAccount", metadata)
     };
-    let subject = |name: &str, namespace: &str| json!({"kind": "ServiceAccount", "name": name, "namespace": namespace});
-    check(::tests::rows![
-        Bundle::good().file("manifests/sa.yaml", account("etcd"))
-            => &[(Code::ShippedServiceAccount, "manifests/sa.yaml")] as &[_];
-        Bundle::good().file("manifests/sa.yaml", account("other")) => &[];
-        binding("ClusterRoleBinding", subject("etcd", "etcd-system")) => &[];
-        binding("ClusterRoleBinding", subject("etcd", "elsewhere")) => &[(Code::BindingNamespace, SUBJECT)];
-        binding("RoleBinding", subject("etcd", "elsewhere")) => &[(Code::BindingNamespace, SUBJECT)];
-        binding("ClusterRoleBinding", subject("etcd", "")) => &[(Code::BindingNamespace, SUBJECT)];
-        binding("RoleBinding", json!({"kind": "ServiceAccount", "name": "etcd"})) => &[];
-        binding("ClusterRoleBinding", subject("prometheus", "monitoring")) => &[];
-        binding("RoleBinding", subject("other", "elsewhere")).file("manifests/sa.yaml", account("other"))
-            => &[(Code::BindingNamespace, SUBJECT)];
-    ]);
-}
-
-// parity: convert-7
-#[test]
-fn bindings_refer_to_roles_that_exist() {
-    const PLACE: &str = "manifests/binding.yaml (roleRef)";
-    let rbac = |kind: &str, name: &str, more: Value| {
-        let mut object = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}});
-        object
-            .as_object_mut()
-            .unwrap()
-            .extend(more.as_object().unwrap().clone());
-        object
+    let bind = |bundle: Bundle, kind: &str, [role_kind, role]: [&str; 2], subject: Value| {
+        let role =
+            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role});
+        let fields = json!({"roleRef": role, "subjects": [subject]});
+        with_object(bundle, "binding", RBAC, kind, fields)
     };
-    let bundle = |kind: &str, role: &str, name: &str| {
-        let role_ref = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name});
-        let subject = json!({"kind": "User", "name": "jane"});
-        let more = json!({"roleRef": role_ref, "subjects": [subject]});
-        let reader = rbac("Role", "reader", json!({"rules": []}));
-        let bundle = Bundle::good().file("manifests/role.yaml", reader);
-        bundle.file("manifests/binding.yaml", rbac(kind, "a", more))
+    let view = |bundle: Bundle, kind: &str, name: &str, namespace: Value| {
+        let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": namespace});
+        bind(bundle, kind, ["ClusterRole", "view"], subject)
+    };
+    let good = Bundle::good;
+    let bound = |kind: &str, role_kind: &str, role: &str| {
+        let metadata = json!({"metadata": {"name": "reader"}, "rules": []});
+        let bundle = object("role", RBAC, "Role", metadata);
+        let user = json!({"kind": "User", "name": "jane"});
+        bind(bundle, kind, [role_kind, role], user)
     };
     check(::tests::rows![
-        bundle("RoleBinding", "Role", "reader") => &[] as &[_];
-        bundle("RoleBinding", "Role", "extension-apiserver-authentication-reader") => &[(Code::MissingRole, PLACE)];
-        bundle("RoleBinding", "ClusterRole", "view") => &[];
-        bundle("RoleBinding", "ClusterRole", "of-the-cluster") => &[];
-        bundle("ClusterRoleBinding", "ClusterRole", "system:auth-delegator") => &[];
-        bundle("ClusterRoleBinding", "Role", "reader") => &[(Code::MissingRole, PLACE)];
+        account("etcd") => "ShippedServiceAccount manifests/sa.yaml";
+        account("other") => "";
+        view(good(), "ClusterRoleBinding", "etcd", "etcd-system".into()) => "";
+        view(good(), "ClusterRoleBinding", "etcd", "elsewhere".into()) => SUBJECT;
+        view(good(), "RoleBinding", "etcd", "elsewhere".into()) => SUBJECT;
+        view(good(), "ClusterRoleBinding", "etcd", "".into()) => SUBJECT;
+        bind(good(), "RoleBinding", ["ClusterRole", "view"], json!({"kind": "ServiceAccount", "name": "etcd"})) => "";
+        view(good(), "ClusterRoleBinding", "prometheus", "monitoring".into()) => "";
+        view(account("other"), "RoleBinding", "other", "elsewhere".into()) => SUBJECT;
+        // Bindings refer to roles that exist.
+        bound("RoleBinding", "Role", "reader") => "";
+        bound("RoleBinding", "Role", "extension-apiserver-authentication-reader") => MISSING_ROLE;
+        bound("RoleBinding", "ClusterRole", "view") => "";
+        bound("RoleBinding", "ClusterRole", "of-the-cluster") => "";
+        bound("ClusterRoleBinding", "ClusterRole", "system:auth-delegator") => "";
+        bound("ClusterRoleBinding", "Role", "reader") => MISSING_ROLE;
     ]);
     // Another bundle or an admin may have created the Role.
-    let content = bundle("RoleBinding", "Role", "writer").content();
+    let content = bound("RoleBinding", "Role", "writer").content();
     let report = validate(&content, &Options::default());
     let expected = "RoleBinding \"a\" refers to Role \"writer\", which the bundle does not contain; the binding grants \
                     nothing unless the Role exists in the cluster; add the Role to the bundle, or refer to a ClusterRole";
@@ -172,47 +160,39 @@ fn bindings_refer_to_roles_that_exist() {
 
 // parity: check-20
 #[test]
-fn other_objects() {
+fn other_objects_are_checked() {
     let budget = |field: &str, value: Value| {
         let spec = json!({field: value, "selector": {"matchLabels": {"app": "etcd"}}});
-        let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "a"}, "spec": spec});
-        Bundle::good().file("manifests/a.yaml", budget)
+        let fields = json!({"spec": spec});
+        object("a", "policy/v1", "PodDisruptionBudget", fields)
     };
     let priority = |default: bool| {
-        let class = json!({
-            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "a"}, "value": 1,
-            "globalDefault": default,
-        });
-        Bundle::good().file("manifests/a.yaml", class)
+        let fields = json!({"value": 1, "globalDefault": default});
+        object("a", "scheduling.k8s.io/v1", "PriorityClass", fields)
     };
     let service = |selector: Value| {
-        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"selector": selector}});
-        Bundle::good().file("manifests/a.yaml", service)
+        let fields = json!({"spec": {"selector": selector}});
+        object("a", "v1", "Service", fields)
     };
+    let max = "DisruptionBudget manifests/a.yaml (spec.maxUnavailable)";
     check(::tests::rows![
-        budget("maxUnavailable", 0.into()) => &[(Code::DisruptionBudget, MAX)] as &[_];
-        budget("maxUnavailable", "0%".into()) => &[(Code::DisruptionBudget, MAX)];
-        budget("maxUnavailable", 1.into()) => &[];
-        budget("minAvailable", "100%".into()) => &[(Code::DisruptionBudget, "manifests/a.yaml (spec.minAvailable)")];
-        budget("minAvailable", "50%".into()) => &[];
-        priority(true) => &[(Code::GlobalPriority, "manifests/a.yaml (globalDefault)")];
-        priority(false) => &[];
-        service(json!({"app": "etcd"})) => &[];
-        service(json!({})) => &[];
-        service(json!({"app": "etcd", "tier": "x"})) => &[(Code::ServiceSelector, "manifests/a.yaml (spec.selector)")];
-        service(json!({"tier": "x"})).csv("/spec/install/spec/deployments", json!([])) => &[];
+        budget("maxUnavailable", 0.into()) => max;
+        budget("maxUnavailable", "0%".into()) => max;
+        budget("maxUnavailable", 1.into()) => "";
+        budget("minAvailable", "100%".into()) => "DisruptionBudget manifests/a.yaml (spec.minAvailable)";
+        budget("minAvailable", "50%".into()) => "";
+        priority(true) => "GlobalPriority manifests/a.yaml (globalDefault)";
+        priority(false) => "";
+        service(json!({"app": "etcd"})) => "";
+        service(json!({})) => "";
+        service(json!({"app": "etcd", "tier": "x"})) => "ServiceSelector manifests/a.yaml (spec.selector)";
+        service(json!({"tier": "x"})).csv(DEPLOYMENTS, json!([])) => "";
     ]);
-}
-
-#[test]
-fn services_beyond_the_comparison_limit_are_reported() {
-    let selector: Value = (0..1000).map(|n| (format!("l{n}"), json!("a"))).collect();
-    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"selector": selector}});
+    // Comparisons of selectors have a limit.
     let deployment =
         json!({"name": "a", "spec": {"template": {"metadata": {"labels": {"a": "b"}}}}});
-    let many = vec![deployment; 1001].into();
-    let bundle = Bundle::good().csv("/spec/install/spec/deployments", many);
-    let bundle = bundle.file("manifests/a.yaml", service);
+    let selector: Value = (0..1000).map(|n| (format!("l{n}"), json!("a"))).collect();
+    let bundle = service(selector).csv(DEPLOYMENTS, vec![deployment; 1001].into());
     let report = validate(&bundle.content(), &Options::default());
     assert_rows!(report.findings.iter().any(|finding: &Finding| finding.message.contains("too many Services")) => true);
 }

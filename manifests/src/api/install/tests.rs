@@ -4,14 +4,10 @@ use super::*;
 
 const TARGETS: [Target; 3] = [Target::Kubernetes, Target::OpenShift, Target::Payload];
 
-fn all(options: &Options, target: Target) -> Vec<Value> {
-    let documents = documents(options, target).into_iter();
-    documents.map(|document| document.object).collect()
-}
-
 /// Returns the objects for a target with the default options.
 fn usual(target: Target) -> Vec<Value> {
-    all(&Options::default(), target)
+    let documents = documents(&Options::default(), target).into_iter();
+    documents.map(|document| document.object).collect()
 }
 
 fn text<'a>(object: &'a Value, key: &str) -> &'a str {
@@ -35,34 +31,31 @@ fn only(objects: &[Value], kind: &str, named: &str) -> Value {
 fn of_release() -> Vec<(String, Vec<Value>)> {
     let options = release::options("quay.io/rukpak/provisioner:v0.1.0".to_owned());
     let files = release::files(&options).into_iter();
-    let objects = |text: String| {
-        yaml::documents(text.as_bytes())
-            .map(Result::unwrap)
-            .collect()
-    };
-    files.map(|file| (file.name, objects(file.text))).collect()
+    let files = files.map(|file| {
+        let objects = yaml::documents(file.text.as_bytes());
+        (file.name, objects.map(Result::unwrap).collect())
+    });
+    files.collect()
 }
 
 #[test]
 fn disruption_budget_needs_several_replicas() {
-    let kinds = |replicas| {
+    let kinds = |replicas| -> Vec<Value> {
         let objects = objects(&with!(Options, replicas)).into_iter();
-        objects
-            .map(|object| text(&object, "kind").to_owned())
-            .collect::<Vec<_>>()
+        objects.map(|mut object| object["kind"].take()).collect()
     };
     let (one, mut several) = (kinds(1), kinds(2));
+    assert_eq!(several.len(), one.len() + 1);
     several.retain(|kind| kind != "PodDisruptionBudget");
     assert_eq!(several, one);
-    assert_eq!(kinds(2).len(), one.len() + 1);
 }
 
 #[test]
 fn other_namespace_replaces_the_default_everywhere() {
     let options = with!(Options, namespace: "elsewhere".to_owned());
-    let text =
-        file(&options) + &openshift(&options) + &monitoring(&options) + &conversion(&options);
-    assert!(!text.contains("rukpak-system"), "{text}");
+    for text in [file, openshift, monitoring, conversion].map(|write| write(&options)) {
+        assert!(!text.contains("rukpak-system"), "{text}");
+    }
     for (name, objects) in of_release() {
         let text = Value::from(objects).to_string();
         assert!(!text.contains("rukpak-system"), "{name}: {text}");
@@ -97,25 +90,27 @@ fn deployments_differ_only_in_cluster_requirements() {
 
     let payload = deployment(Target::Payload);
     let template = &mut expected["spec"]["template"];
+    let other = &payload["spec"]["template"];
     let management = "target.workload.openshift.io/management";
-    let pod = &payload["spec"]["template"]["spec"];
     template["metadata"]["annotations"][management] =
-        payload["spec"]["template"]["metadata"]["annotations"][management].clone();
+        other["metadata"]["annotations"][management].clone();
     for field in ["priorityClassName", "nodeSelector", "tolerations"] {
-        assert!(!pod[field].is_null(), "{field}");
-        template["spec"][field] = pod[field].clone();
+        assert!(!other["spec"][field].is_null(), "{field}");
+        template["spec"][field] = other["spec"][field].clone();
     }
     let container = &mut template["spec"]["containers"][0];
     assert_rows!(container["resources"].as_object_mut().unwrap().remove("limits").is_some() => true);
-    let args = container["args"].as_array_mut().unwrap();
-    args.push("--release-payload".into());
-    let env = container["env"].as_array_mut().unwrap();
-    env.push(json!({"name": "RELEASE_VERSION", "value": "0.0.1-snapshot"}));
+    let mut push = |list: &str, item: Value| container[list].as_array_mut().unwrap().push(item);
+    push("args", "--release-payload".into());
+    push(
+        "env",
+        json!({"name": "RELEASE_VERSION", "value": "0.0.1-snapshot"}),
+    );
     assert_eq!(payload, expected);
 }
 
 #[test]
-fn the_pod_has_limits_of_memory_and_storage() {
+fn pod_has_limits_of_memory_and_storage() {
     for target in [Target::Kubernetes, Target::OpenShift] {
         let pod = deployment(target)["spec"]["template"]["spec"].take();
         let resources = json!({"requests": {"cpu": "50m", "memory": "128Mi", "ephemeral-storage": "1Gi"}, "limits": {
@@ -190,23 +185,16 @@ fn payload_has_its_clusters_and_order() {
 
 #[test]
 fn payload_creates_foreign_crds_without_updates() {
-    let objects: Vec<Value> = of_release()
-        .into_iter()
-        .flat_map(|(_, objects)| objects)
-        .collect();
+    let objects = of_release().into_iter().flat_map(|(_, objects)| objects);
+    let objects: Vec<Value> = objects.collect();
+    let create_only = "release.openshift.io/create-only";
+    assert_rows!(objects.iter().filter(|object| !object["metadata"]["annotations"][create_only].is_null()).count() => 1);
     let name = "platformoperators.platform.openshift.io";
     let annotations = &only(&objects, "CustomResourceDefinition", name)["metadata"]["annotations"];
-    assert_eq!(annotations["release.openshift.io/create-only"], "true");
+    assert_eq!(annotations[create_only], "true");
     // The CRDs of other projects have this annotation, too.
     assert_rows!(annotations["api-approved.openshift.io"] => "https://github.com/openshift/api/pull/1234");
-    let created_only = objects.iter().filter(|object| {
-        let annotations = &object["metadata"]["annotations"];
-        !annotations["release.openshift.io/create-only"].is_null()
-    });
-    assert_eq!(created_only.count(), 1);
-    let kinds = objects.iter();
-    let mut kinds = kinds.map(|object| &object["spec"]["names"]["kind"]);
-    assert!(kinds.all(|kind| kind != "CatalogSource"));
+    assert_rows!(objects.iter().any(|object| object["spec"]["names"]["kind"] == "CatalogSource") => false);
 }
 
 #[test]
@@ -217,10 +205,8 @@ fn bindings_refer_to_existing_roles_and_accounts() {
             let mut objects = objects.iter();
             objects.any(|object| object["kind"] == kind && object["metadata"]["name"] == *named)
         };
-        let bindings = objects.iter();
-        let bindings = bindings.filter(|object| text(object, "kind").ends_with("Binding"));
         // Bindings without a role are those of admission policies.
-        for binding in bindings.filter(|binding| !binding["roleRef"].is_null()) {
+        for binding in objects.iter().filter(|object| !object["roleRef"].is_null()) {
             let role = &binding["roleRef"];
             assert!(has(text(role, "kind"), &role["name"]), "{binding}");
             for subject in binding["subjects"].as_array().unwrap() {
@@ -264,14 +250,14 @@ fn oldest_kubernetes_serves_all_applied_apis() {
     // The pages that name the minimum version.
     let pages = "README.md docs/operations.md docs/openshift.md docs/platform-operators.md";
     for page in pages.split(' ') {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let text = std::fs::read_to_string(root.join(page)).unwrap();
+        let path = format!("{}/../{page}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
         assert_rows!(text.contains("Kubernetes 1.30") && text.contains("OpenShift 4.17") => true, "{page}");
     }
 }
 
 #[test]
-fn the_provisioner_reads_exactly_the_policies_of_its_file() {
+fn provisioner_reads_exactly_the_policies_of_its_file() {
     let names: BTreeSet<&str> = admission_policies().into_iter().collect();
     assert_eq!(names.len(), 4, "{names:?}");
     for target in TARGETS {

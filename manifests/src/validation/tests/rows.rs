@@ -120,10 +120,12 @@ fn values() -> Values {
 }
 
 pub(crate) async fn sources(test: impl AsyncFn(Offer) -> String) {
-    for (kind, path) in
-        ::tests::pairs("Bundle /spec/source, BundleInstance /spec/template/spec/source")
-    {
-        check(tables::SOURCES, &values(), async |[source]| {
+    for (kind, path, at) in ::tests::rows![
+        "Bundle", "/spec/source" => "bundle.spec.source";
+        "BundleInstance", "/spec/template/spec/source" => "spec.source";
+    ] {
+        let values = values().with("at", at);
+        check(tables::SOURCES, &values, async |[source]| {
             let object = replaced(kind, "source", path, parsed(source));
             let found = test(Offer::Create(object)).await;
             found.replace("spec.template.spec.source", "spec.source")

@@ -18,11 +18,11 @@ pub(super) const SOURCES: &str = r#"
     v1 upload           | {"type": "upload", "upload": {}} | accepted
     v1 upload by digest | {"type": "upload", "upload": {"digest": "sha256:{zero*64}"}} | accepted
 
-    v3 git without git      | {"type": "git", "image": {"ref": "a"}} | *spec.source.git must be set for source type "git"*
-    v4 image without image  | {{main}}, "type": "image"} | *spec.source.image must be set for source type "image"*
-    v4 http without http    | {{main}}, "type": "http"} | *spec.source.http must be set for source type "http"*
-    v4 maps without maps    | {{main}}, "type": "configMaps"} | *spec.source.configMaps must be set for source type "configMaps"*
-    v4 upload without upload | {{main}}, "type": "upload"} | *spec.source.upload must be set for source type "upload"*
+    v3 git without git      | {"type": "git", "image": {"ref": "a"}} | *{at}.git must be set for source type "git"*
+    v4 image without image  | {{main}}, "type": "image"} | *{at}.image must be set for source type "image"*
+    v4 http without http    | {{main}}, "type": "http"} | *{at}.http must be set for source type "http"*
+    v4 maps without maps    | {{main}}, "type": "configMaps"} | *{at}.configMaps must be set for source type "configMaps"*
+    v4 upload without upload | {{main}}, "type": "upload"} | *{at}.upload must be set for source type "upload"*
     v5 two refs | {"type": "git", "git": {{repository}, "ref": {"branch": "main", "tag": "v1"}}}
       | *"spec.source.git.ref" must validate one and only one schema (oneOf). Found 2 valid alternatives*
     v6 no ref | {"type": "git", "git": {{repository}, "ref": {}}}
@@ -65,12 +65,12 @@ pub(super) const SOURCES: &str = r#"
     path as a name     | {"type": "configMaps", "configMaps": [{"configMap": {"name": "a/b"}}]}
       | *spec.source.configMaps[0].configMap.name in body should match*
 
-    parent      | {{main}, "directory": ".."}} | *spec.source.git.directory begins with "../"*
-    below it    | {{main}, "directory": "../a"}} | *spec.source.git.directory begins with "../"*
-    above it    | {{main}, "directory": "../../a"}} | *spec.source.git.directory begins with "../"*
-    hidden      | {{main}, "directory": "./.."}} | *spec.source.git.directory contains "..": directory must*
-    last part   | {{main}, "directory": "a/../.."}} | *spec.source.git.directory contains "..": directory must*
-    in between  | {{main}, "directory": "a/../b"}} | *spec.source.git.directory contains "..": directory must*
+    parent      | {{main}, "directory": ".."}} | *{at}.git.directory begins with "../": directory must define path within the repository*
+    below it    | {{main}, "directory": "../a"}} | *{at}.git.directory begins with "../": directory must define path within the repository*
+    above it    | {{main}, "directory": "../../a"}} | *{at}.git.directory begins with "../": directory must define path within the repository*
+    hidden      | {{main}, "directory": "./.."}} | *{at}.git.directory contains "..": directory must*
+    last part   | {{main}, "directory": "a/../.."}} | *{at}.git.directory contains "..": directory must*
+    in between  | {{main}, "directory": "a/../b"}} | *{at}.git.directory contains "..": directory must*
     empty       | {{main}, "directory": ""}} | accepted
     same        | {{main}, "directory": "."}} | accepted
     within      | {{main}, "directory": "./a/b/"}} | accepted
@@ -88,21 +88,6 @@ pub(super) const SOURCES: &str = r#"
 pub(super) const BUNDLES: &str = r#"
     v2 name of 52 | {"metadata": {"name": "{a*52}"}} | accepted
     v2 name of 53 | {"metadata": {"name": "{a*53}"}} | *metadata.name: Too long: may not be more than 52 bytes*
-    v3 git        | {"spec": {"source": {"type": "git"}}} | *bundle.spec.source.git must be set for source type "git"*
-    v4 image | {"spec": {"source": {{main}}, "type": "image", "image": null}}}
-      | *bundle.spec.source.image must be set for source type "image"*
-    v4 http | {"spec": {"source": {{main}}, "type": "http", "image": null}}}
-      | *bundle.spec.source.http must be set for source type "http"*
-    v4 ConfigMaps | {"spec": {"source": {{main}}, "type": "configMaps", "image": null}}}
-      | *bundle.spec.source.configMaps must be set for source type "configMaps"*
-    v4 upload | {"spec": {"source": {{main}}, "type": "upload", "image": null}}}
-      | *bundle.spec.source.upload must be set for source type "upload"*
-    parent    | {"spec": {"source": {{main}, "directory": ".."}, "image": null}}}
-      | *bundle.spec.source.git.directory begins with "../": directory must define path within the repository*
-    below it  | {"spec": {"source": {{main}, "directory": "../a"}, "image": null}}}
-      | *bundle.spec.source.git.directory begins with "../": directory must define path within the repository*
-    above it  | {"spec": {"source": {{main}, "directory": "../../a"}, "image": null}}}
-      | *bundle.spec.source.git.directory begins with "../": directory must define path within the repository*
 "#;
 
 /// Parts of a BundleInstance.
@@ -161,7 +146,7 @@ pub(super) const CLASSES: &str = r"
     our converter | core.rukpak.io/converter | accepted
     with a dash   | core-rukpak-io-plain     | accepted
     and registry  | core-rukpak-io-registry  | accepted
-    of others     | somebody-elses           | accepted
+    other         | other-provisioner        | accepted
 ";
 
 /// Names and specs of PlatformOperators.
@@ -252,20 +237,10 @@ pub(super) fn catalog_values() -> Values {
 
 /// Specs of CatalogSources.
 pub(super) const CATALOG_SOURCES: &str = r#"
-    image              | {{image}} | accepted
-    service            | {{service}} | accepted
-    map                | {{map}} | accepted
-    by image           | {{by-image}} | accepted
-    by address         | {{by-address}} | accepted
-    by map             | {{by-map}} | accepted
+    # FIELDS has the other valid sources.
     internal           | {"sourceType": "internal", "configMap": "m"} | accepted
     pod, deprecated    | {{by-image}, "grpcPodConfig": {pod}} | accepted
     pod                | {"catalogImageSource": {"catalogImage": "r/c:v1", "podSpecOverrides": {pod}}} | accepted
-    polled             | {{image}, {polled}} | accepted
-    polled, deprecated | {{by-image}, {polled}} | accepted
-    # As OLM's: reported, and not rejected, in the deprecated form.
-    polled address     | {{by-address}, {polled}} | accepted
-    polled map         | {{by-map}, "updateStrategy": {}} | accepted
     empty fields       | {{image}, "displayName": "", "secrets": [], "priority": -1} | accepted
 
     # More than one source.
@@ -336,6 +311,7 @@ pub(super) const FIELDS: &str = r#"
     image source  | {{image}}                 | yes no no no no no
     address source | {{service}}              | no yes no no no no
     map source    | {{map}}                   | no no yes no no no
+    # As OLM's: reported, and not rejected, in the deprecated form.
     polled        | {{polled}}                | yes no no yes yes yes
     secrets       | {"secrets": ["s"]}        | yes no no yes yes yes
     no secrets    | {"secrets": []}           | yes yes yes yes yes yes
@@ -351,7 +327,7 @@ pub(super) const POD_OPTIONS: &str = r#"
     text             | "none" | *spec.grpcPodConfig: *must be of type object: "string"*
     security         | {"securityContextConfig": "bogus"}
       | *spec.grpcPodConfig.securityContextConfig: *Unsupported value: "bogus": supported values: "legacy", "restricted"*
-    no folder        | {"extractContent": {}} | *spec.grpcPodConfig.extractContent.catalogDir: *Required value*
+    no directory     | {"extractContent": {}} | *spec.grpcPodConfig.extractContent.catalogDir: *Required value*
     tolerations      | {"tolerations": "all"} | *spec.grpcPodConfig.tolerations: *must be of type array: "string"*
     number as a key  | {"tolerations": [{"key": 7}]} | *spec.grpcPodConfig.tolerations[0].key: *must be of type string: "integer"*
     many tolerations | {"tolerations": {many-tolerations}} | *spec.grpcPodConfig.tolerations: *must have at most 64 items*

@@ -3,8 +3,7 @@
 use std::{fs::File, io::Read as _, path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
-use jiff::SignedDuration;
-use manifests::{api::bundle::PullMode, image::Reference};
+use manifests::{api::bundle::PullMode, duration::nanoseconds, image::Reference};
 use unpacker::{access::Trust, http_client, registry::Mirrors};
 use url::Url;
 
@@ -84,11 +83,11 @@ pub(super) fn controllers(text: &str) -> Result<Controllers, String> {
 }
 
 pub(super) fn duration(text: &str, min: u64, max: u64) -> Result<Duration, String> {
-    let parsed: Result<SignedDuration, _> = text.parse();
-    let parsed = parsed
+    let nanos = nanoseconds(text)
         .ok()
-        .and_then(|parsed| Duration::try_from(parsed).ok());
-    let parsed = parsed.ok_or("use a duration such as 15s, 10m or 1h")?;
+        .and_then(|nanos| u64::try_from(nanos).ok());
+    let nanos = nanos.ok_or("use a duration such as 15s, 10m or 1h")?;
+    let parsed = Duration::from_nanos(nanos);
     if (Duration::from_secs(min)..=Duration::from_secs(max)).contains(&parsed) {
         Ok(parsed)
     } else {

@@ -82,15 +82,13 @@ fn permission_checks_name_one_bundle() {
 #[test]
 fn a_denial_counts_more_than_an_allowance() {
     let status = |allowed, denied| with!(SubjectAccessReviewStatus::default() => allowed: allowed, denied: denied);
-    for (status, may) in [
-        (None, false),
-        (Some(status(false, None)), false),
-        (Some(status(true, None)), true),
-        (Some(status(true, Some(false))), true),
-        (Some(status(true, Some(true))), false),
-    ] {
-        assert_eq!(is_allowed(status.as_ref()), may, "{status:?}");
-    }
+    assert_each!(|status, may| is_allowed(status.as_ref()) => may;
+        None => false;
+        Some(status(false, None)) => false;
+        Some(status(true, None)) => true;
+        Some(status(true, Some(false))) => true;
+        Some(status(true, Some(true))) => false;
+    );
 }
 
 #[test]

@@ -294,12 +294,11 @@ mod tests {
     fn unpacked_bundle_stays_unpacked_while_its_content_is_lost() {
         let mut bundle = bundle("core-rukpak-io-plain");
         bundle.status = Some(build(&bundle, &unpacked(), "https://core.x.svc/", at(1)));
-        let url = bundle.status.as_ref().unwrap().content_url.as_deref();
-        assert_eq!(url, Some("https://core.x.svc/bundles/b.tgz"));
-
         let unpacked_before = bundle.status.clone().unwrap();
+        let url = unpacked_before.content_url.as_deref();
+        assert_eq!(url, Some("https://core.x.svc/bundles/b.tgz"));
         for outcome in [Outcome::Failed, Outcome::Pending] {
-            let outcome = outcome("gone".to_owned());
+            let outcome = outcome("not found".to_owned());
             let lost = build(&bundle, &outcome, "", at(2));
             let [unpacked, available] = lost.conditions.as_slice() else {
                 panic!("{lost:?}");
@@ -307,13 +306,13 @@ mod tests {
             assert_rows! {
                 *unpacked => unpacked_before.conditions[0];
                 available.type_ => CONTENT_AVAILABLE;
-                (available.status.as_str(), available.message.as_str()) => ("False", "gone");
+                (available.status.as_str(), available.message.as_str()) => ("False", "not found");
                 BundleStatus { conditions: unpacked_before.conditions.clone(), ..lost.clone() } => unpacked_before;
                 !is_written(&bundle, &lost) => true;
             }
         }
         for outcome in [unpacked(), Outcome::Found] {
-            let lost = build(&bundle, &Outcome::Failed("gone".to_owned()), "", at(2));
+            let lost = build(&bundle, &Outcome::Failed("not found".to_owned()), "", at(2));
             let lost = with!(bundle.clone() => status: Some(lost));
             assert!(is_lost(&lost) && is_unpacked(&lost));
             assert_rows!(build(&lost, &outcome, "https://core.x.svc/", at(3)) => unpacked_before);

@@ -211,15 +211,13 @@ mod tests {
 
     #[test]
     fn messages_are_truncated_between_characters() {
-        for (text, bytes, expected) in [
-            ("abc", 3, "abc"),
-            ("abcd", 3, "…"),
-            ("äöü", 5, "ä…"),
-            ("äöü", 6, "äöü"),
-            ("ab", 1, "…"),
-        ] {
-            assert_eq!(truncate(text, bytes), expected);
-        }
+        assert_each!(|text, bytes, expected| truncate(text, bytes) => expected;
+            "abc", 3 => "abc";
+            "abcd", 3 => "…";
+            "äöü", 5 => "ä…";
+            "äöü", 6 => "äöü";
+            "ab", 1 => "…";
+        );
         let lines = bounded((0..MAX_LINES + 5).map(|n| n.to_string()));
         assert_rows!((lines.len(), lines.last().unwrap().as_str()) => (MAX_LINES, "and 6 more"));
     }

@@ -99,30 +99,26 @@ mod tests {
     #[test]
     fn locks_are_atomic_and_held_until_dropped() {
         let claims = Arc::new(ApplyLocks::default());
-        let first = claims.try_lock("one", [object("a"), object("b")]).unwrap();
-        let others = claims
-            .try_lock("two", [object("b"), object("c")])
-            .unwrap_err();
+        let lock =
+            |owner, names: &[&str]| claims.try_lock(owner, names.iter().map(|name| object(name)));
+        let first = lock("one", &["a", "b"]).unwrap();
+        let others = lock("two", &["b", "c"]).unwrap_err();
         assert_rows! {
             others => BTreeMap::from([(object("b"), "one".to_owned())]);
             conflict_message(&others).starts_with("ConfigMap default/b is being applied by BundleInstance one; ") => true;
         }
         // A failed attempt holds no locks.
-        let second = claims.try_lock("two", [object("c")]).unwrap();
+        let second = lock("two", &["c"]).unwrap();
         drop(first);
-        claims
-            .try_lock("three", [object("a"), object("b")])
-            .unwrap();
-        claims.try_lock("three", [object("c")]).unwrap_err();
+        lock("three", &["a", "b"]).unwrap();
+        lock("three", &["c"]).unwrap_err();
         drop(second);
-        let third = claims.try_lock("three", [object("c")]).unwrap();
-        let again = claims
-            .try_lock("three", [object("c"), object("d")])
-            .unwrap();
+        let third = lock("three", &["c"]).unwrap();
+        let again = lock("three", &["c", "d"]).unwrap();
         drop(third);
-        claims.try_lock("two", [object("c")]).unwrap_err();
+        lock("two", &["c"]).unwrap_err();
         drop(again);
-        claims.try_lock("two", [object("c"), object("d")]).unwrap();
+        lock("two", &["c", "d"]).unwrap();
         assert!(claims.0.lock().is_empty());
     }
 }

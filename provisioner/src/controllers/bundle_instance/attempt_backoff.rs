@@ -99,20 +99,18 @@ mod tests {
     #[test]
     fn retry_delay_grows_up_to_a_maximum() {
         let wait = |attempt, retry| back_off(attempt, retry, 0.5).as_secs_f64();
-        for (attempt, retry, expected) in [
-            (0, RetryClass::Soon, 0.5),
-            (1, RetryClass::Soon, 0.5),
-            (2, RetryClass::Soon, 1.0),
-            (5, RetryClass::Soon, 8.0),
-            (u32::MAX, RetryClass::Soon, 300.0),
-            (1, RetryClass::AfterGrant, 2.0),
-            (50, RetryClass::AfterGrant, 60.0),
-            (1, RetryClass::Backoff, 15.0),
-            (3, RetryClass::Backoff, 60.0),
-            (50, RetryClass::Backoff, 600.0),
-        ] {
-            assert_rows!((wait(attempt, retry) - expected).abs() < 1e-6 => true, "{attempt} {retry:?}");
-        }
+        assert_each!(|attempt, retry, expected| (wait(attempt, retry) - expected).abs() < 1e-6 => true;
+            0, RetryClass::Soon => 0.5;
+            1, RetryClass::Soon => 0.5;
+            2, RetryClass::Soon => 1.0;
+            5, RetryClass::Soon => 8.0;
+            u32::MAX, RetryClass::Soon => 300.0;
+            1, RetryClass::AfterGrant => 2.0;
+            50, RetryClass::AfterGrant => 60.0;
+            1, RetryClass::Backoff => 15.0;
+            3, RetryClass::Backoff => 60.0;
+            50, RetryClass::Backoff => 600.0;
+        );
         assert!(back_off(1, RetryClass::Soon, 0.0) < back_off(1, RetryClass::Soon, 1.0));
     }
 
@@ -121,17 +119,14 @@ mod tests {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let mut attempts = RolloutBackoff::default();
         let wait = attempts.record_failure("a".to_owned(), RetryClass::Backoff, now);
-        assert_eq!(attempts.remaining_delay("a", now), Some(wait));
-        assert_eq!(attempts.remaining_delay("b", now), None);
-        let later = now.checked_add(wait / 2).unwrap();
-        assert_eq!(
-            attempts.remaining_delay("a", later),
-            wait.checked_sub(wait / 2)
-        );
-        assert_eq!(
-            attempts.remaining_delay("a", now.checked_add(wait).unwrap()),
-            None
-        );
-        assert_rows!(attempts.remaining_delay("a", now.checked_sub(Duration::from_secs(1)).unwrap()) => None);
+        let later = |time: Duration| now.checked_add(time).unwrap();
+        let before = now.checked_sub(Duration::from_secs(1)).unwrap();
+        assert_rows! {
+            attempts.remaining_delay("a", now) => Some(wait);
+            attempts.remaining_delay("b", now) => None;
+            attempts.remaining_delay("a", later(wait / 2)) => wait.checked_sub(wait / 2);
+            attempts.remaining_delay("a", later(wait)) => None;
+            attempts.remaining_delay("a", before) => None;
+        }
     }
 }

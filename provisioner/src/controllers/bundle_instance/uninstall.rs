@@ -7,6 +7,9 @@
 //!
 //! The inventory lists the objects, so neither the Bundle nor its content is needed, nor a completed installation. The
 //! watches end first, so that no object is repaired.
+//!
+//! `kube::runtime::finalizer` is not used: an uninstall takes several reconciles, which succeed while objects terminate, but
+//! it removes the finalizer after the first success, without a test of the uid.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -191,17 +191,15 @@ mod tests {
         waiting.await_apis("e", []);
         let kinds = with!(waiting.kinds() => |kinds| kinds.sort_by_key(|kind| kind.kind.clone()));
         assert_rows!(kinds => ["A", "B"].map(|kind| GroupVersionKind::gvk("example.com", "v1", kind)));
-        for (events, expected) in [
-            (vec![event("x")], "a b"),
-            (vec![event("y")], "a"),
-            (vec![event("z")], ""),
-            (vec![event("z"), any.clone()], "c"),
-            (vec![event("x"), event("y"), Event::Version], "a b"),
-            (vec![Event::Api(kind("B"))], "c d"),
-            (vec![Event::Api(kind("A")), Event::Api(Api::Any)], "c d"),
-        ] {
-            assert_eq!(names(&events), expected, "{events:?}");
-        }
+        assert_each!(|events, expected| names(&events) => expected;
+            vec![event("x")] => "a b";
+            vec![event("y")] => "a";
+            vec![event("z")] => "";
+            vec![event("z"), any.clone()] => "c";
+            vec![event("x"), event("y"), Event::Version] => "a b";
+            vec![Event::Api(kind("B"))] => "c d";
+            vec![Event::Api(kind("A")), Event::Api(Api::Any)] => "c d";
+        );
         // A served API does not cause a retry after a different failure.
         assert_rows!(["a", "b", "c", "d", "e"].map(|name| waiting.retry_epoch(name)) => [3, 2, 1, 0, 0]);
         // The two kinds of events are replaced independently.

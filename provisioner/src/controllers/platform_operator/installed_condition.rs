@@ -77,16 +77,14 @@ fn applied(name: &str, valid: Option<&Condition>, installed: &Condition) -> Stri
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use crate::controllers::platform_operator::fixtures;
 
     fn instance(conditions: &[(&str, &str, &str)]) -> BundleInstance {
-        let conditions = conditions.iter().map(|(type_, status, reason)| {
-            json!({"type": type_, "status": status, "reason": reason, "message": format!("{reason}!"),
-                   "lastTransitionTime": "2026-01-01T00:00:00Z"})
-        });
-        let conditions: Vec<_> = conditions.collect();
+        let conditions = conditions.iter();
+        let conditions: Vec<_> = conditions
+            .map(|(type_, status, reason)| fixtures::condition(type_, status, reason))
+            .collect();
         object!({"metadata": {"name": "etcd"}, "status": {"conditions": conditions}})
     }
 

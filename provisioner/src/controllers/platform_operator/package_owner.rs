@@ -117,6 +117,7 @@ fn age(
 
 #[cfg(test)]
 mod tests {
+    use ::tests::assert_has;
 
     use super::*;
 
@@ -138,51 +139,37 @@ mod tests {
             operator("alone", "moon", Some(5)),
             operator("new", "moon", None),
         ];
-        let of_name = |name: &str| {
-            let operator = all
-                .iter()
-                .find(|operator| operator.name_any() == name)
-                .unwrap();
-            find_conflict(operator, &all, |_| None, &[]).map(|conflict| conflict.to_string())
-        };
-        for winner in ["first", "same-a", "alone"] {
-            assert_eq!(of_name(winner), None, "{winner}");
+        let conflict = |operator: &PlatformOperator| find_conflict(operator, &all, |_| None, &[]);
+        for (loser, winner) in [(0, 1), (2, 3), (5, 4)] {
+            assert_eq!(conflict(&all[winner]), None, "{winner}");
+            let message = conflict(&all[loser]).unwrap().to_string();
+            let [loser, winner] = [loser, winner].map(|index: usize| all[index].name_any());
+            let owner = format!("PlatformOperator {winner}");
+            let expected = format!("already belongs to {owner}; delete {owner} or {loser}");
+            assert_has(message, &expected);
         }
-        for (loser, winner) in [("late", "first"), ("same-b", "same-a"), ("new", "alone")] {
-            let message = of_name(loser).unwrap();
-            let expected = format!(
-                "already belongs to PlatformOperator {winner}; delete PlatformOperator {winner} or {loser}"
-            );
-            assert!(message.contains(&expected), "{message}");
-        }
-        // An operator that can never be installed does not block others; one with a correctable range does.
         let ranged =
             with!(operator("ranged", "etcd", Some(0)) => spec.version: Some("soon".into()));
         let endless = operator(&"e".repeat(60), "etcd", Some(0));
-        assert_eq!(
-            find_conflict(&all[1], [&all[1], &endless], |_| None, &[]),
-            None
-        );
-        assert!(find_conflict(&all[1], [&all[1], &ranged], |_| None, &[]).is_some());
-        // Of two operators of the same second, the one with an installed bundle owns the package.
-        let has = |operator: &PlatformOperator| {
-            (operator.name_any() == "same-b").then(|| "tide".to_owned())
+        let installed = |name: &'static str, package: &'static str| {
+            move |other: &PlatformOperator| (other.name_any() == name).then(|| package.to_owned())
         };
-        assert_eq!(find_conflict(&all[2], &all, has, &[]), None);
-        assert!(find_conflict(&all[3], &all, has, &[]).is_some());
+        let (same, alone) = (installed("same-b", "tide"), installed("alone", "etcd"));
+        assert_rows! {
+            // An operator that can never be installed does not block others; one with a correctable range does.
+            find_conflict(&all[1], [&all[1], &endless], |_| None, &[]) => None;
+            find_conflict(&all[1], [&all[1], &ranged], |_| None, &[]).is_some() => true;
+            // Of two operators of the same second, the one with an installed bundle owns the package.
+            find_conflict(&all[2], &all, same, &[]) => None;
+            find_conflict(&all[3], &all, same, &[]).is_some() => true;
+            find_conflict(&all[5], &all, alone, &[]) => None;
+            // A cache without the operator itself finds no conflict.
+            find_conflict(&all[1], [], |_| None, &[]) => None;
+        }
         // The operator that has installed the package owns it, even if another is older or its spec names another
         // package.
-        let has = |operator: &PlatformOperator| {
-            (operator.name_any() == "alone").then(|| "etcd".to_owned())
-        };
-        let message = find_conflict(&all[1], &all, has, &[]).unwrap().to_string();
-        assert!(
-            message.contains("belongs to PlatformOperator alone"),
-            "{message}"
-        );
-        assert_eq!(find_conflict(&all[5], &all, has, &[]), None);
-        // A cache without the operator itself finds no conflict.
-        assert_eq!(find_conflict(&all[1], [], |_| None, &[]), None);
+        let message = find_conflict(&all[1], &all, alone, &[]).unwrap();
+        assert_has(message, "belongs to PlatformOperator alone");
     }
 
     // parity: platform-8
@@ -197,13 +184,11 @@ mod tests {
             by: by.into(),
         });
         let etcd = operator("etcd", "etcd", Some(1));
+        let message = "package etcd is managed by OLM (ClusterServiceVersion operators/etcd.v1); delete that and what it \
+                       installed before you create a PlatformOperator";
         assert_rows! {
-            find_conflict(&etcd, [&etcd], |_| None, &managed).unwrap().to_string() => "package etcd is managed by OLM \
-                                                                                       (ClusterServiceVersion \
-                                                                                       operators/etcd.v1); delete that \
-                                                                                       and what it installed before \
-                                                                                       you create a PlatformOperator";
+            find_conflict(&etcd, [&etcd], |_| None, &managed).unwrap().to_string() => message;
+            find_conflict(&operator("a", "tide", Some(1)), [], |_| None, &managed) => None;
         }
-        assert_rows!(find_conflict(&operator("a", "tide", Some(1)), [], |_| None, &managed) => None);
     }
 }

@@ -33,17 +33,15 @@ async fn equal_events_form_a_series() {
     let after = |seconds| start + Duration::from_secs(seconds);
     let count = |count| EventAction::Count("first".to_owned(), count);
     let next = |note, seconds| events.next(&key(note), after(seconds));
-    assert_eq!(next("no rights", 0), EventAction::Create);
-    events.insert(key("no rights"), "first".to_owned(), start);
-    for (note, seconds, expected) in [
-        ("no rights", 1, count(2)),
-        ("no such kind", 1, EventAction::Create),
-        ("no rights", 2, EventAction::Skip),
-        ("no rights", 7, count(4)),
-        ("no rights", 7 + 361, EventAction::Create),
-    ] {
-        assert_eq!(next(note, seconds), expected, "{note} {seconds}");
-    }
+    assert_eq!(next("forbidden", 0), EventAction::Create);
+    events.insert(key("forbidden"), "first".to_owned(), start);
+    assert_each!(|note, seconds, expected| next(note, seconds) => expected;
+        "forbidden", 1 => count(2);
+        "no such kind", 1 => EventAction::Create;
+        "forbidden", 2 => EventAction::Skip;
+        "forbidden", 7 => count(4);
+        "forbidden", 7 + 361 => EventAction::Create;
+    );
 }
 
 #[tokio::test]

@@ -92,15 +92,12 @@ fn certificates_are_limited_to_their_names_and_their_ca() {
 fn secret_round_trips_and_detects_corruption() {
     let start = now();
     let old = CaRotation::new(start - days(300)).unwrap();
+    let next = CertificateAuthority::new(start).unwrap();
     let previous = RetiredCa {
         certificate: old.current.certificate.clone(),
         ends: old.current.ends,
     };
-    let (next, previous) = (
-        Some(CertificateAuthority::new(start).unwrap()),
-        Some(previous),
-    );
-    let full = with!(CaRotation::new(start).unwrap() => next: next, previous: previous);
+    let full = with!(CaRotation::new(start).unwrap() => next: Some(next), previous: Some(previous));
     for cas in [&old, &full] {
         let secret = secret::write(cas, "a", "b", None);
         assert!(secret::is_managed(&secret));
@@ -127,13 +124,10 @@ fn provided_certificate_is_checked_without_logging_its_key() {
     let other = CertificateAuthority::new(now()).unwrap();
     let (chain, key) = (ca.certificate.as_bytes(), ca.key.as_bytes());
     assert!(certificate::read(chain, key).is_ok());
-    for (chain, key, problem) in ::tests::rows![
+    assert_each!(|chain, key, problem| certificate::read(chain, key).unwrap_err() => problem;
         chain, other.key.as_bytes() => "tls.key does not match tls.crt";
         b"".as_slice(), key => "tls.crt has no certificate";
         chain, b"".as_slice() => "tls.key contains no private key in PEM";
         chain, chain => "tls.key contains no private key in PEM";
-    ] {
-        let error = certificate::read(chain, key).unwrap_err();
-        assert_eq!(error, problem);
-    }
+    );
 }

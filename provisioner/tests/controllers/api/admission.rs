@@ -9,6 +9,7 @@ use kube::{
     Config,
     api::{DeleteParams, ListParams},
 };
+use tests::assert_has;
 
 use super::*;
 use crate::support::{self, eventually};
@@ -35,19 +36,11 @@ enum Attempt<'a> {
 impl Attempt<'_> {
     /// Sends it. `Err` is the API server's message.
     async fn send(&self, client: &Client) -> Result<(), String> {
-        let patched = PatchParams {
-            dry_run: true,
-            ..PatchParams::default()
-        };
-        let delete = DeleteParams {
-            dry_run: true,
-            ..DeleteParams::default()
-        };
+        let patched = tests::with!(PatchParams, dry_run: true);
+        let delete = tests::with!(DeleteParams, dry_run: true);
         let of = |kind: &str| api(client.clone(), kind);
         let sent = match self {
-            Self::Create(object) => {
-                return create(client.clone(), object, true).await.map(drop);
-            }
+            Self::Create(object) => return create(client, object, true).await.map(drop),
             Self::Patch(kind, name, patch) => {
                 let patch = Patch::Merge(patch);
                 of(kind).patch(name, &patched, &patch).await.map(drop)
@@ -70,17 +63,13 @@ async fn check(table: &[(&str, &Client, Attempt<'_>, &[&str])]) {
             Err(message) => {
                 assert!(!expected.is_empty(), "{case}: {message}");
                 for part in *expected {
-                    assert!(
-                        message.contains(part),
-                        "{case}: {part} is not in: {message}"
-                    );
+                    assert_has(format_args!("{case}: {message}"), part);
                 }
             }
         }
     }
 }
 
-/// A client of a user in groups.
 fn client_of(cluster: &Cluster, user: &str, groups: &[&str]) -> Client {
     let mut config: Config = cluster.config().clone();
     config.auth_info.impersonate = Some(user.to_owned());
@@ -108,9 +97,15 @@ async fn instance_admin(name: &str) -> Client {
     client_of(installed().await, name, &[])
 }
 
+/// Waits until a user has the permission to create an object.
+async fn allowed(client: &Client, object: &Value) {
+    let create = async || create(client, object, true).await;
+    eventually("the user may create the object", create).await;
+}
+
 /// Waits until a policy denies an attempt: policies and new permissions take effect a moment after they were stored.
 async fn denied(client: &Client, attempt: &Attempt<'_>, policy: &str) {
-    eventually(&format!("{policy} counts"), async || {
+    eventually(&format!("{policy} is in force"), async || {
         match attempt.send(client).await {
             Err(message) if message.contains(policy) => Ok(()),
             other => Err(format!("{other:?}")),

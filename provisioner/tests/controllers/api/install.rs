@@ -9,31 +9,17 @@ use k8s_openapi::api::{
 use kube::api::ListParams;
 use manifests::{api::install, yaml};
 use serde_json::json;
+use tests::assert_has;
 
 use super::*;
-use crate::support::{self, apply, bind_role, eventually, until, user};
+use crate::support::{self, apply, bind_role, until, user};
 
 const PROVISIONER: &str = "system:serviceaccount:rukpak-system:provisioner";
 
 #[tokio::test]
-async fn the_install_file_is_restricted_and_accepts_samples() {
-    fields_are_explained().await;
+async fn install_file_is_restricted_and_accepts_samples() {
     samples_are_accepted().await;
-    the_deployment_is_restricted_and_has_known_flags().await;
-}
-
-async fn fields_are_explained() {
-    let cluster = installed().await;
-    // The descriptions of a new CRD are published a moment after the CRD is established.
-    let explanation = eventually("the fields are explained", async || {
-        let explain = ["explain", "bundleinstance.spec.crdDeletionPolicy"];
-        kubectl(cluster, &explain, "").await
-    })
-    .await;
-    let description = "`DeleteIfUnused` keeps CRDs with custom resources";
-    for part in [description, "ENUM:"] {
-        assert!(explanation.contains(part), "{explanation}");
-    }
+    deployment_is_restricted().await;
 }
 
 async fn samples_are_accepted() {
@@ -49,14 +35,11 @@ async fn samples_are_accepted() {
         kinds.extend(types.map(str::to_owned));
     }
     for kind in ["image", "git", "http", "configMaps", "upload"] {
-        assert!(
-            kinds.iter().any(|sampled| sampled == kind),
-            "no sample of {kind}"
-        );
+        assert!(kinds.iter().any(|other| other == kind), "{kind}: {kinds:?}");
     }
 }
 
-async fn the_deployment_is_restricted_and_has_known_flags() {
+async fn deployment_is_restricted() {
     let cluster = installed().await;
     let text = run("get deployment core --namespace rukpak-system --output json").await;
     let deployment: Value = serde_json::from_str(&text).unwrap();
@@ -68,24 +51,11 @@ async fn the_deployment_is_restricted_and_has_known_flags() {
     kubectl(cluster, &create, &pod.to_string()).await.unwrap();
 
     pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = true.into();
-    let refused = kubectl(cluster, &create, &pod.to_string()).await;
-    let (error, violation) = (
-        refused.unwrap_err(),
-        "violates PodSecurity \"restricted:latest\"",
-    );
-    assert!(error.contains(violation), "{error}");
-
-    let flags = deployment["spec"]["template"]["spec"]["containers"][0]["args"].clone();
-    let flags: Vec<String> = serde_json::from_value(flags).unwrap();
-    let elects = flags.iter().any(|flag| flag == "--leader-elect");
-    assert!(elects, "{flags:?}");
-    let output = Command::new(env!("CARGO_BIN_EXE_provisioner"))
-        .args(&flags)
-        .arg("--version")
-        .output()
-        .await
-        .unwrap();
-    assert!(output.status.success(), "{flags:?}: {output:?}");
+    let rejected = kubectl(cluster, &create, &pod.to_string()).await;
+    let violation = "violates PodSecurity \"restricted:latest\"";
+    assert_has(rejected.unwrap_err(), violation);
+    let flags = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+    assert_has(flags, "\"--leader-elect\"");
 }
 
 /// Reports whether a user has a permission in a namespace (empty: in the cluster).
@@ -93,35 +63,34 @@ async fn may(client: &Client, user: &str, verb: &str, resource: &str, namespace:
     let text = |value: &str| Some(value.to_owned()).filter(|value| !value.is_empty());
     let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-    let review = SubjectAccessReview {
-        spec: SubjectAccessReviewSpec {
-            user: text(user),
-            resource_attributes: Some(ResourceAttributes {
-                verb: text(verb),
-                group: text(group),
-                resource: text(resource),
-                subresource: text(subresource),
-                namespace: text(namespace),
-                ..ResourceAttributes::default()
-            }),
-            ..SubjectAccessReviewSpec::default()
-        },
-        ..SubjectAccessReview::default()
-    };
+    let attributes = tests::with!(ResourceAttributes, verb: text(verb), group: text(group), resource: text(resource),
+        subresource: text(subresource), namespace: text(namespace));
+    let resource_attributes = Some(attributes);
+    let spec = tests::with!(SubjectAccessReviewSpec, user: text(user), resource_attributes);
+    let review = tests::with!(SubjectAccessReview, spec);
     let review = support::create(&Api::all(client.clone()), &review).await;
     review.status.unwrap().allowed
+}
+
+/// Waits until a user has a permission, or does not have it.
+async fn assert_may(
+    client: &Client,
+    user: &str,
+    (allowed, verb, resource, namespace): (bool, &str, &str, &str),
+) {
+    let found = async || may(client, user, verb, resource, namespace).await;
+    let description = format!("{user}: {verb} {resource} {allowed}");
+    until(&description, found, |found| *found == allowed).await;
 }
 
 /// Gives the user `modest` the provisioner's permissions without its second binding, plus those that OpenShift adds:
 /// the rest of this file needs the second binding.
 async fn bind_modest(cluster: &Cluster) {
     let openshift = install::openshift(&install::Options::default());
-    let added = yaml::documents(openshift.as_bytes())
-        .map(|document| document.unwrap())
-        .find(|document: &Value| {
-            document["kind"] == "ClusterRole"
-                && document["metadata"]["name"] == "provisioner-openshift"
-        });
+    let mut documents = yaml::documents(openshift.as_bytes()).map(Result::unwrap);
+    let added = documents.find(|document: &Value| {
+        document["kind"] == "ClusterRole" && document["metadata"]["name"] == "provisioner-openshift"
+    });
     apply(cluster, &added.unwrap()).await;
     for (role, namespace) in tests::rows![
         ("ClusterRole", "provisioner") => None;
@@ -145,9 +114,7 @@ async fn each_binding_grants_its_permissions_and_no_more() {
         false, "impersonate", "users" => "";
         false, "impersonate", "groups" => "";
     ] {
-        let description = format!("{verb} {resource} {allowed}");
-        let found = async || may(&client, PROVISIONER, verb, resource, namespace).await;
-        until(&description, found, |found| *found == allowed).await;
+        assert_may(&client, PROVISIONER, (allowed, verb, resource, namespace)).await;
     }
     for (allowed, verb, resource, namespace) in tests::rows![
         true, "watch", "bundleinstances.core.rukpak.io" => "";
@@ -185,17 +152,7 @@ async fn each_binding_grants_its_permissions_and_no_more() {
         true, "update", "leases.coordination.k8s.io" => "rukpak-system";
         false, "impersonate", "serviceaccounts" => "rukpak-system";
         false, "create", "deployments.apps" => "default";
-    ] {
-        let description = format!("{verb} {resource} {allowed}");
-        let found = async || may(&client, "modest", verb, resource, namespace).await;
-        until(&description, found, |found| *found == allowed).await;
-    }
-    only_olm_deployment_is_readable(cluster, &client).await;
-}
-
-/// CatalogSources get statuses and images; the only readable Deployment is that of OLM.
-async fn only_olm_deployment_is_readable(cluster: &Cluster, client: &Client) {
-    for (allowed, verb, resource, namespace) in tests::rows![
+        // CatalogSources get statuses and images; the only readable Deployment is that of OLM.
         true, "patch", "catalogsources.operators.coreos.com" => "openshift-marketplace";
         true, "patch", "catalogsources/status.operators.coreos.com" => "openshift-marketplace";
         false, "delete", "catalogsources.operators.coreos.com" => "openshift-marketplace";
@@ -203,8 +160,7 @@ async fn only_olm_deployment_is_readable(cluster: &Cluster, client: &Client) {
         false, "patch", "nodes" => "";
         false, "watch", "deployments.apps" => "olm";
     ] {
-        let found = may(client, "modest", verb, resource, namespace).await;
-        assert_eq!(found, allowed, "{verb} {resource}");
+        assert_may(&client, "modest", (allowed, verb, resource, namespace)).await;
     }
     let mut config = cluster.config().clone();
     config.auth_info.impersonate = Some("modest".to_owned());

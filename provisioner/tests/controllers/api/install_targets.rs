@@ -17,19 +17,13 @@ const DEFINITIONS: [(&str, &str); 4] = tests::rows![
 /// Applies a file or a directory. A warning is an error, because none is expected.
 async fn apply(cluster: &Cluster, path: &str) {
     let path = manifests(path);
-    let on_server = |verb| {
-        [
-            verb,
-            "--server-side",
-            "--warnings-as-errors",
-            "--filename",
-            &path,
-        ]
+    let on_server = async |verb| {
+        let line = format!("{verb} --server-side --warnings-as-errors --filename {path}");
+        kubectl(cluster, &line.split(' ').collect::<Vec<_>>(), "").await
     };
-    let applied = kubectl(cluster, &on_server("apply"), "").await;
+    let applied = on_server("apply").await;
     assert!(applied.is_ok(), "{path}: {applied:?}");
-    let diff = kubectl(cluster, &on_server("diff"), "").await;
-    assert_eq!(diff, Ok(String::new()), "{path}");
+    assert_eq!(on_server("diff").await, Ok(String::new()), "{path}");
 }
 
 async fn jsonpath(cluster: &Cluster, namespace: &str, object: &str, path: &str) -> String {
@@ -64,9 +58,7 @@ async fn manifests_apply_without_warnings_on_each_cluster_kind() {
 
     apply(&cluster, "release").await;
     let operators = jsonpath(&cluster, "default", "clusteroperators", "{..metadata.name}").await;
-    assert_eq!(
-        operators,
-        "platform-operators-aggregated platform-operators-core"
-    );
+    let expected = "platform-operators-aggregated platform-operators-core";
+    assert_eq!(operators, expected);
     apply(&cluster, "day-0/feature-gate.yaml").await;
 }

@@ -11,21 +11,20 @@ use super::*;
 pub(super) async fn defined() -> &'static Cluster {
     static DEFINED: OnceCell<()> = OnceCell::const_new();
     let cluster = installed().await;
-    DEFINED
-        .get_or_init(|| async {
-            let before = run("get crds --output name").await;
-            for name in [
-                "platformoperators.platform.openshift.io",
-                "catalogsources.operators.coreos.com",
-            ] {
-                // They belong to other projects: no install file contains them.
-                assert!(!before.contains(name), "{before}");
-                let file = manifests(&format!("optional/{name}.yaml"));
-                run(&format!("apply --server-side --filename {file}")).await;
-                cluster.wait_established(name).await.unwrap();
-            }
-        })
-        .await;
+    let define = async || {
+        let before = run("get crds --output name").await;
+        for name in [
+            "platformoperators.platform.openshift.io",
+            "catalogsources.operators.coreos.com",
+        ] {
+            // They belong to other projects: no install file contains them.
+            assert!(!before.contains(name), "{before}");
+            let file = manifests(&format!("optional/{name}.yaml"));
+            run(&format!("apply --server-side --filename {file}")).await;
+            cluster.wait_established(name).await.unwrap();
+        }
+    };
+    DEFINED.get_or_init(define).await;
     cluster
 }
 
@@ -39,7 +38,7 @@ pub(super) fn operator(name: &str, spec: &Value) -> Value {
 /// Creates an object, or sends it as a dry run.
 pub(super) async fn put(object: &Value, dry_run: bool) -> Result<Value, String> {
     let client = defined().await.client().unwrap();
-    let stored = create(client, object, dry_run).await?;
+    let stored = create(&client, object, dry_run).await?;
     Ok(serde_json::to_value(stored).unwrap())
 }
 

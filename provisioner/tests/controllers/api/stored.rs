@@ -6,6 +6,7 @@ use manifests::api::{
     platform_operator::{PlatformOperator, RightsApproval, UpgradeApproval},
 };
 use serde_json::json;
+use tests::assert_has;
 
 use super::{
     platform::{defined, operator, put, sources::source},
@@ -15,13 +16,13 @@ use super::{
 // parity: rukpak-49
 #[tokio::test]
 async fn objects_are_stored_as_written() {
-    objects_of_rukpak_are_read_as_they_were().await;
+    objects_of_rukpak_are_unchanged().await;
     platform_operator_has_safe_defaults().await;
     unknown_options_of_a_pod_are_dropped().await;
-    conditions_of_several_writers_live_side_by_side().await;
+    conditions_of_several_writers_are_kept().await;
 }
 
-async fn objects_of_rukpak_are_read_as_they_were() {
+async fn objects_of_rukpak_are_unchanged() {
     // As `kubectl get -o yaml` prints them: the Go structs are not pointers.
     let git = json!({"repository": "https://git.example.com/a", "ref": {"branch": "main"}, "auth": {"secret": {}}});
     let mut object = instance("old", &json!({"type": "git", "git": git}));
@@ -74,18 +75,15 @@ async fn unknown_options_of_a_pod_are_dropped() {
         let stored = put(&object, true).await.unwrap();
         assert_eq!(stored["spec"], taken);
         let apply = ["apply", "--dry-run=server", "--filename", "-"];
-        let refused = kubectl(defined().await, &apply, &object.to_string()).await;
-        let refused = refused.unwrap_err();
+        let rejected = kubectl(defined().await, &apply, &object.to_string()).await;
         let warning = format!("unknown field \"{field}.later\"");
-        assert!(refused.contains(&warning), "{refused}");
+        assert_has(rejected.unwrap_err(), &warning);
     }
 }
 
-async fn conditions_of_several_writers_live_side_by_side() {
+async fn conditions_of_several_writers_are_kept() {
     let client = installed().await.client().unwrap();
-    create(client.clone(), &bundle("conditions", &image()), false)
-        .await
-        .unwrap();
+    store(&client, &bundle("conditions", &image())).await;
     let api = api(client, "Bundle");
     let write = async |manager: &str, type_: &str, length: u32| {
         let status = json!({
@@ -99,15 +97,11 @@ async fn conditions_of_several_writers_live_side_by_side() {
     };
     let longest = limits::MESSAGE;
     write("rukpak", "Unpacked", longest).await.unwrap();
-    let bundle = write("somebody", "Seen", 0).await.unwrap();
+    let bundle = write("another", "Seen", 0).await.unwrap();
     let conditions = bundle.data["status"]["conditions"].as_array().unwrap();
-    let types: Vec<_> = conditions
-        .iter()
-        .map(|condition| condition["type"].clone())
-        .collect();
-    assert_eq!(types, ["Unpacked", "Seen"]);
+    let types = conditions.iter().map(|condition| &condition["type"]);
+    assert_eq!(types.collect::<Vec<_>>(), ["Unpacked", "Seen"]);
 
     let written = write("rukpak", "Unpacked", longest + 1).await;
-    let error = written.unwrap_err();
-    assert!(error.to_string().contains("message: Too long"), "{error}");
+    assert_has(written.unwrap_err(), "message: Too long");
 }

@@ -1,31 +1,20 @@
 //! Writes of the status of an object that other clients write, delete or create again.
 
-use kube::api::{DeleteParams, PostParams};
 use manifests::api::bundle::{Bundle, BundleStatus, Phase};
 
 use super::*;
-use crate::support::image;
+use crate::support::{self, bundle, image, prepare, without_controllers};
 
-// Nothing serves the class, so no controller writes these Bundles.
 async fn create(api: &Api<Bundle>, name: &str) -> Bundle {
-    let spec = json!({"provisionerClassName": "nobody", "source": image("example.com/a:v1")});
-    let bundle = Bundle::new(name, serde_json::from_value(spec).unwrap());
-    api.create(&PostParams::default(), &bundle).await.unwrap()
+    support::create(api, &bundle(name, "plain", image("example.com/a:v1"))).await
 }
 
 #[tokio::test]
 async fn status_is_written_only_on_the_object_that_was_read() {
-    let api: Api<Bundle> = world().await.api();
-    let delete = async |name: &str| {
-        api.delete(name, &DeleteParams::default()).await.unwrap();
-    };
-    let annotate = async |name: &str| {
-        let patch = json!({"metadata": {"annotations": {"written": "1"}}});
-        let params = PatchParams::default();
-        api.patch(name, &params, &Patch::Merge(patch))
-            .await
-            .unwrap();
-    };
+    // Without a provisioner, which would write these Bundles.
+    let cluster = without_controllers().await;
+    prepare(&cluster).await;
+    let api: Api<Bundle> = Api::all(cluster.client().unwrap());
     for (change, is_written, conflicts) in [
         ("none", true, 0),
         ("annotated", true, 1),
@@ -34,19 +23,17 @@ async fn status_is_written_only_on_the_object_that_was_read() {
     ] {
         let name = unique("status");
         let read = create(&api, &name).await;
-        match change {
-            "annotated" => annotate(&name).await,
-            "deleted" => delete(&name).await,
-            "recreated" => {
-                delete(&name).await;
-                create(&api, &name).await;
-            }
-            _ => {}
+        if change == "annotated" {
+            let annotation = json!({"metadata": {"annotations": {"written": "1"}}});
+            merge(&api, &name, &annotation).await;
         }
-        let mut status = BundleStatus {
-            phase: Some(Phase::Pending),
-            ..BundleStatus::default()
-        };
+        if ["deleted", "recreated"].contains(&change) {
+            delete(&api, &name).await;
+        }
+        if change == "recreated" {
+            create(&api, &name).await;
+        }
+        let mut status = tests::with!(BundleStatus, phase: Some(Phase::Pending));
         let mut revised = 0;
         let version = read.resource_version();
         let written = apply::status::apply(&api, &read, version, &mut status, |found, _| {
@@ -62,14 +49,10 @@ async fn status_is_written_only_on_the_object_that_was_read() {
         assert_eq!(found.as_ref().and_then(phase), expected, "{change}");
         assert_eq!(found.is_some(), change != "deleted");
     }
-}
 
-#[tokio::test]
-async fn refused_status_is_reported() {
-    let api: Api<Bundle> = world().await.api();
     let read = create(&api, &unique("status")).await;
-    let version = read.resource_version();
     let mut status = json!({"phase": "Unknown"});
+    let version = read.resource_version();
     let written = apply::status::apply(&api, &read, version, &mut status, |_, _| {}).await;
     assert!(
         matches!(&written, Err(kube::Error::Api(status)) if status.code == 422),

@@ -1,6 +1,7 @@
 //! Private sources, and Secrets that are invalid, missing or corrected.
 
 use k8s_openapi::api::core::v1::Secret;
+use manifests::api::bundle::{Authorization, SecretName};
 use tests::{Auth, Authority, OWNER, Registry, Sshd};
 
 use super::*;
@@ -8,13 +9,20 @@ use crate::support::{publish, trusting};
 
 async fn put_secret(world: &World, name: &str, type_: &str, data: serde_json::Value) {
     let secret = json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name, "namespace": SYSTEM},
-        "type": type_,
-        "stringData": data,
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": SYSTEM},
+        "type": type_, "stringData": data,
     });
     world.apply(&secret).await;
+}
+
+/// Returns the main branch of a repository as a source, with credentials from a Secret.
+fn private(repository: &str, secret: &str) -> BundleSource {
+    let mut source = git(repository, branch("main"), None);
+    let secret = Some(SecretName {
+        name: secret.to_owned(),
+    });
+    source.git.as_mut().unwrap().auth = Some(tests::with!(Authorization, secret));
+    source
 }
 
 // parity: b14
@@ -48,10 +56,8 @@ async fn b14_a_private_image_is_pulled_with_the_pull_secret() {
     let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
     let resolved = bundle.status.unwrap().resolved_source.unwrap();
     let resolved = resolved.image.unwrap();
-    assert_eq!(
-        (resolved.pull_secret, resolved.certificate_data),
-        (None, None)
-    );
+    assert_eq!(resolved.pull_secret, None);
+    assert_eq!(resolved.certificate_data, None);
 }
 
 // parity: b15
@@ -63,11 +69,10 @@ async fn b15_a_private_repository_is_cloned_with_basic_auth() {
     let dir = tempfile::tempdir().unwrap();
     write_small(dir.path(), &name);
     server.repository("r.git").commit("main", dir.path());
-    let mut source = git(&server.url("r.git"), branch("main"), None);
-    source.git.as_mut().unwrap().auth = Some(with_secret(&secret));
     let type_ = "kubernetes.io/basic-auth";
     let login = |password: &str| json!({"username": OWNER.name, "password": password});
     put_secret(world, &secret, type_, login("wrong")).await;
+    let source = private(&server.url("r.git"), &secret);
     let bundle = failing(&name, source, "rejected the credentials").await;
     let status = serde_json::to_string(&bundle.status).unwrap();
     assert!(!status.contains("wrong"), "{status}");
@@ -84,20 +89,9 @@ async fn b23_a_repository_is_cloned_over_ssh() {
     let dir = tempfile::tempdir().unwrap();
     write_small(dir.path(), &name);
     let commit = server.repository("r.git").commit("main", dir.path());
-    let key = json!({"ssh-privatekey": server.key()});
+    let key = json!({"ssh-privatekey": server.key(), "ssh-knownhosts": server.known_hosts()});
     put_secret(world, &secret, "kubernetes.io/ssh-auth", key).await;
-    let mut source = git(&server.url("r.git"), branch("main"), None);
-    let mut auth = with_secret(&secret);
-    auth.insecure_skip_verify = true;
-    source.git.as_mut().unwrap().auth = Some(auth);
-    let bundle = unpacked(&name, source.clone()).await;
+    let bundle = unpacked(&name, private(&server.url("r.git"), &secret)).await;
     let resolved = bundle.status.unwrap().resolved_source.unwrap().git.unwrap();
     assert_eq!(resolved.reference.commit, Some(commit));
-
-    // With a known host key, the server is verified.
-    let verified = unique("b23");
-    let both = json!({"ssh-privatekey": server.key(), "ssh-knownhosts": server.known_hosts()});
-    put_secret(world, &verified, "Opaque", both).await;
-    source.git.as_mut().unwrap().auth = Some(with_secret(&verified));
-    unpacked(&unique("b23"), source).await;
 }

@@ -18,18 +18,13 @@ async fn cas_and_proxies_apply_to_images_git_and_http() {
     // The port is closed again.
     let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = format!("http://{}", proxy.local_addr().unwrap());
-    let options = Options {
-        flags: vec![
-            "--controllers=bundle".to_owned(),
-            format!("--ca-file={}", pem.display()),
-        ],
-        environment: vec![
-            ("HTTPS_PROXY", proxy.clone()),
-            ("HTTP_PROXY", proxy),
-            ("NO_PROXY", "127.0.0.1,localhost".to_owned()),
-        ],
-        ..Options::default()
-    };
+    let ca_file = format!("--ca-file={}", pem.display());
+    let mut options = Options::with_flags(&["--controllers=bundle", &ca_file]);
+    options.environment = vec![
+        ("HTTPS_PROXY", proxy.clone()),
+        ("HTTP_PROXY", proxy),
+        ("NO_PROXY", "127.0.0.1,localhost".to_owned()),
+    ];
     let _provisioner = Provisioner::start(&cluster, options).await;
 
     let files = FileServer::start(None, Some(&ca));
@@ -39,13 +34,11 @@ async fn cas_and_proxies_apply_to_images_git_and_http() {
     let server = GitServer::start(None, Some(&ca));
     write_small(dir.path(), "git");
     std::fs::remove_file(&pem).unwrap(); // read once, when the process began
-    let repository = server.repository("bundle.git");
-    repository.commit("main", dir.path());
+    server.repository("bundle.git").commit("main", dir.path());
 
     let verified = |tag: &str| {
         let mut source = image(tag);
-        let image = source.image.as_mut().unwrap();
-        image.insecure_skip_tls_verify = false;
+        source.image.as_mut().unwrap().insecure_skip_tls_verify = false;
         source
     };
     let api: Api<Bundle> = Api::all(cluster.client().unwrap());

@@ -8,7 +8,10 @@ mod queue;
 mod replicas;
 
 use cluster::Cluster;
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{ImageVolumeSource, Pod},
+};
 use kube::ResourceExt;
 use manifests::api::bundle::PullMode;
 use tokio::sync::OnceCell;
@@ -55,6 +58,29 @@ fn nowhere(name: &str) -> BundleSource {
     pulled(&format!("127.0.0.1:1/{name}:v1"))
 }
 
+fn image_volume(pod: &Pod) -> ImageVolumeSource {
+    let mut volumes = pod
+        .spec
+        .iter()
+        .flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.find_map(|volume| volume.image.clone()).unwrap()
+}
+
+/// Creates a Bundle whose image only a node could pull, and returns its name.
+async fn unpacking(world: &World, prefix: &str) -> String {
+    let name = unique(prefix);
+    world.bundle(&name, "plain", nowhere(&name)).await;
+    name
+}
+
+/// Deletes a Bundle, and waits until its Job and pod do not exist.
+async fn delete_with_job(world: &World, name: &str, job: &Job, pod: &Pod) {
+    let node = node(world).await;
+    delete(&world.api::<Bundle>(), name).await;
+    wait_deleted::<Job>(node.jobs(), &job.name_any()).await;
+    wait_deleted::<Pod>(node.pods(), &pod.name_any()).await;
+}
+
 /// Waits until the condition Unpacked of a Bundle has this reason and text.
 async fn condition_is(world: &World, name: &str, reason: &str, text: &str) -> Bundle {
     crate::support::says(&world.api(), name, reason, text).await
@@ -83,17 +109,9 @@ async fn node_delivers_content_and_job_is_deleted_with_bundle() {
 
     // The tag is resolved beforehand, and the image is a volume.
     let spec = pod.spec.as_ref().unwrap();
-    let volume = spec
-        .volumes
-        .iter()
-        .flatten()
-        .find_map(|one| one.image.clone());
-    let reference = volume.unwrap().reference.unwrap();
-    let repository = tag.trim_end_matches(":v1");
-    assert!(
-        reference.starts_with(&format!("{repository}@sha256:")),
-        "{reference}"
-    );
+    let reference = image_volume(&pod).reference.unwrap();
+    let pinned = tag.replace(":v1", "@sha256:");
+    assert!(reference.starts_with(&pinned), "{reference}");
     assert_eq!(spec.service_account_name.as_deref(), Some("unpack"));
     assert_eq!(spec.automount_service_account_token, Some(false));
     let owner = &job.owner_references()[0];
@@ -115,27 +133,19 @@ async fn node_delivers_content_and_job_is_deleted_with_bundle() {
 
     // A completed Job is kept for a while, and is not created again.
     wait_for(node.jobs(), &job.name_any(), "complete", |job: &Job| {
-        let conditions = job.status.as_ref()?.conditions.as_ref()?;
-        conditions
-            .iter()
-            .any(|one| one.type_ == "Complete")
-            .then_some(())
+        let mut conditions = job.status.as_ref()?.conditions.iter().flatten();
+        conditions.find(|one| one.type_ == "Complete").map(drop)
     })
     .await;
     assert_eq!(node.job(&name).await.uid(), job.uid());
-
-    delete(&world.api::<Bundle>(), &name).await;
-    wait_deleted::<Job>(node.jobs(), &job.name_any()).await;
-    wait_deleted::<Pod>(node.pods(), &pod.name_any()).await;
+    delete_with_job(world, &name, &job, &pod).await;
 }
 
 // parity: rukpak-17, g1
 #[tokio::test]
 async fn g01_running_jobs_are_deleted_with_their_bundle() {
     let world = place().await;
-    let name = unique("g1");
-    world.bundle(&name, "plain", nowhere(&name)).await;
-    let node = node(world).await;
+    let (name, node) = (unpacking(world, "g1").await, node(world).await);
     let (pod, job) = (node.pod(&name).await, node.job(&name).await);
     // The name of the image cannot be corrected, so the controller creates no other Job.
     let unreadable = kubelet::waits("InvalidImageName", "couldn't parse image name \"x\"");
@@ -145,9 +155,5 @@ async fn g01_running_jobs_are_deleted_with_their_bundle() {
     assert_eq!(node.pod(&name).await.uid(), pod.uid());
 
     node.report(&pod, "Running", &json!({"running": {}})).await;
-    let api: Api<Bundle> = world.api();
-    delete(&api, &name).await;
-    wait_deleted(api, &name).await;
-    wait_deleted::<Job>(node.jobs(), &job.name_any()).await;
-    wait_deleted::<Pod>(node.pods(), &pod.name_any()).await;
+    delete_with_job(world, &name, &job, &pod).await;
 }

@@ -37,14 +37,8 @@ impl Place {
 
     /// Replaces the provisioner: the kernel reports the highest value since the start of a process.
     async fn restart(self) -> Self {
-        let Self {
-            world,
-            server,
-            lease,
-            ..
-        } = self;
-        drop(world);
-        Self::start(lease, server).await
+        drop(self.world);
+        Self::start(self.lease, self.server).await
     }
 
     async fn start(lease: Lease, server: FileServer) -> Self {
@@ -116,54 +110,30 @@ fn repeated(text: &str, length: usize) -> String {
 }
 
 /// Returns manifest files of plain bundles that no conversion accepts, each less than a MiB as an archive.
-fn hostile() -> Vec<(&'static str, [String; 2])> {
+fn hostile() -> [(&'static str, [String; 2]); 6] {
     let lists = format!("[{}]\n", repeated("[1],", 15 * MIB));
     let fitting = "{a: 1},".repeat(90_000);
     let deep = format!("{}a\n", "- ".repeat(400));
     let nested = format!("{}1{},\n", "{a: ".repeat(100), "}".repeat(100));
-    vec![
-        ("lists in a list", [lists.clone(), lists]),
+    let long = |text: &str| repeated(text, 15 * MIB);
+    let hashes = long("#");
+    let lines = format!("kind: A\na: |\n{}", long("  x\r\n"));
+    tests::rows![
+        "lists in a list" => [lists.clone(), lists];
         // Values within the limits, followed by an anchor, which only the complete parser reports.
-        (
-            "mappings before an anchor",
-            [
-                format!("kind: A\na: [{fitting}&a 1]\n#{}\n", "#".repeat(15 * MIB)),
-                format!("kind: A\n#{}\n", "#".repeat(15 * MIB)),
-            ],
-        ),
-        (
-            "nested sequences",
-            [repeated(&deep, 15 * MIB), repeated(&deep, 15 * MIB)],
-        ),
-        (
-            "mappings with one entry",
-            [
-                format!("a: [{}]\n", repeated(&nested, 15 * MIB)),
-                String::new(),
-            ],
-        ),
-        (
-            "comments",
-            [
-                format!("{}kind: A\n", repeated("#\n", 15 * MIB)),
-                format!("kind: A\n{}", repeated("#\n", 15 * MIB)),
-            ],
-        ),
-        (
-            "text",
-            [(); 2].map(|()| format!("kind: A\na: |\n{}", repeated("  x\r\n", 15 * MIB))),
-        ),
+        "mappings before an anchor"
+            => [format!("kind: A\na: [{fitting}&a 1]\n#{hashes}\n"), format!("kind: A\n#{hashes}\n")];
+        "nested sequences" => [long(&deep), long(&deep)];
+        "mappings with one entry" => [format!("a: [{}]\n", long(&nested)), String::new()];
+        "comments" => [format!("{}kind: A\n", long("#\n")), format!("kind: A\n{}", long("#\n"))];
+        "text" => [lines.clone(), lines];
     ]
 }
 
 /// Returns content with these files as manifests.
-fn packed(files: &[String]) -> Content {
-    let mut builder = manifests::content::Builder::new(unpacker::Limits::default());
-    for (number, text) in files.iter().enumerate() {
-        let path = format!("manifests/{number}.yaml");
-        builder.add(&path, 0o644, &mut text.as_bytes()).unwrap();
-    }
-    builder.finish()
+fn packed([first, second]: &[String; 2]) -> Content {
+    let [first, second] = [first.as_str().into(), second.as_str().into()];
+    content(&[("manifests/0.yaml", first), ("manifests/1.yaml", second)])
 }
 
 /// Installs 30 ConfigMaps of 900 kB, and removes them.

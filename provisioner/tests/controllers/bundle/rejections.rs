@@ -1,14 +1,18 @@
-//! Rejected content and sources without content: the condition names the problem, and no text from a server. The tests
-//! of `provisioner::controllers::bundle::validate` cover problems of manifests, those of `unpacker` problems of servers.
+//! Rejected content and sources without content: the condition names the problem, and no text from a server. Links have
+//! the same outcome for all ways into the store. The tests of `provisioner::controllers::bundle::validate` cover problems
+//! of manifests, those of `unpacker` problems of servers and the forms of links in each kind of source.
 
+use std::{os::unix::fs::symlink, path::Path, process::Command};
+
+use manifests::api::bundle::SkippedEntries;
+use reqwest::StatusCode;
 use tests::Site;
 
+use super::download::Reader;
 use super::*;
 
-/// A document that only the cluster can reach.
 const DOCUMENT: &[u8] = b"a document that only the cluster reaches";
 
-/// Returns a git server that answers with an error.
 fn erroneous() -> Site {
     Site::start(None, |request: http::Request<bytes::Bytes>| async move {
         let (kind, body) = match request.method() {
@@ -24,11 +28,10 @@ fn erroneous() -> Site {
 // parity: b7, h4, rukpak-12
 #[tokio::test]
 async fn b07_h04_rejected_content_is_explained_without_server_text() {
-    let world = world().await;
-    world.provisioner().await;
+    let world = running().await;
     let (files, site) = (FileServer::start(None, None), erroneous());
-    let none = archive(&content(&[("README.md", json!("hello"))]));
-    let none = files.add("none", none);
+    let none = content(&[("README.md", json!("hello"))]);
+    let none = files.add("none", archive(&none));
     let pinned = unpacker::Digest::sha256(b"pinned");
     let document = format!("{}#{pinned}", files.add("document", DOCUMENT));
     let gives = format!("provides other content, but is pinned to {pinned}");
@@ -50,5 +53,79 @@ async fn b07_h04_rejected_content_is_explained_without_server_text() {
         let status = serde_json::to_string(&status).unwrap();
         assert!(!status.contains(secret), "{name}: {status}");
         assert!(!status.contains("not a tar archive"), "{name}: {status}");
+    }
+}
+
+const REFUSED: &str = "source bundle content: entry \"manifests/link.yaml\" is a symbolic link";
+
+/// Returns a bundle with a link at that path.
+pub(super) fn linked(text: &str, link: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    write_small(dir.path(), text);
+    std::fs::create_dir(dir.path().join("tests")).unwrap();
+    std::fs::write(dir.path().join("tests/a"), "").unwrap();
+    symlink("a.yaml", dir.path().join(link)).unwrap();
+    dir
+}
+
+/// Returns the entry of that link in a status.
+#[expect(clippy::unnecessary_wraps, reason = "the form of the field")]
+pub(super) fn skipped(link: &str) -> Option<SkippedEntries> {
+    Some(tests::with!(SkippedEntries, symlinks: 1, paths: vec![link.to_owned()]))
+}
+
+fn packed(dir: &Path) -> Vec<u8> {
+    let mut tar = Command::new("tar");
+    tar.args(["-cz", "manifests", "tests"]).current_dir(dir);
+    let output = tar.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    output.stdout
+}
+
+// parity: rukpak-19
+#[tokio::test]
+async fn links_are_skipped_or_fail_bundles_and_uploads() {
+    let world = running().await;
+    let uploader = Reader::new(&["bundle-uploader"]).await;
+    let files = FileServer::start(None, None);
+    for (link, reason, start, end) in tests::rows![
+        "manifests/link.yaml", "EntryRefused", REFUSED => ", not a regular file; replace the link with a copy of the file";
+        "tests/link", "UnpackSuccessful", "Successfully unpacked the "
+            => " Bundle; skipped entries that are not regular files: 1 symbolic link (tests/link)";
+    ] {
+        let is_skipped = reason == "UnpackSuccessful";
+        let dir = linked(link, link);
+        let server = GitServer::start(None, None);
+        server.repository("linked.git").commit("main", dir.path());
+        let cloned = git(&server.url("linked.git"), branch("main"), None);
+        let downloaded = http(&files.add("linked.tgz", packed(dir.path())));
+        let assert_reported = async |name: &str| {
+            let bundle = says(name, reason, start).await;
+            let message = message(&bundle);
+            assert!(message.ends_with(end), "{message}");
+            let status = bundle.status.unwrap();
+            let expected = if is_skipped { skipped(link) } else { None };
+            assert_eq!(status.skipped, expected, "{link}");
+            assert_eq!(status.content_digest.is_some(), is_skipped, "{link}");
+        };
+        // The second Bundle of the same commit uses the stored content.
+        for source in [cloned.clone(), cloned, downloaded] {
+            let name = unique("linked");
+            world.bundle(&name, "plain", source).await;
+            assert_reported(&name).await;
+        }
+        let (name, status, body) = uploader.put(packed(dir.path())).await;
+        if is_skipped {
+            assert_eq!(status, StatusCode::CREATED);
+            assert_reported(&name).await;
+            continue;
+        }
+        // An upload is rejected when it arrives.
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+        let answer: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(answer["reason"], "EntryRefused");
+        let refused = REFUSED.trim_start_matches("source bundle content: ");
+        assert!(answer["message"].as_str().unwrap().starts_with(refused));
+        says(&name, "UnpackPending", "waiting for bundle to be uploaded").await;
     }
 }

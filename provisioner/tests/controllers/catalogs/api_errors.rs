@@ -27,10 +27,8 @@ pub(crate) async fn deny_unless<T>(
     (group, resource): (&str, &str),
     attempt: impl AsyncFn() -> kube::Result<T>,
 ) {
-    let (version, name) = (
-        "admissionregistration.k8s.io/v1",
-        resource.replace('/', "."),
-    );
+    let version = "admissionregistration.k8s.io/v1";
+    let name = resource.replace('/', ".");
     let metadata = json!({"name": name});
     let policy = json!({
         "apiVersion": version, "kind": "ValidatingAdmissionPolicy", "metadata": metadata,
@@ -48,10 +46,10 @@ pub(crate) async fn deny_unless<T>(
     for object in [policy, binding] {
         apply(cluster, &object).await;
     }
-    eventually("it is refused", async || match attempt().await {
+    eventually("denied", async || match attempt().await {
         Err(kube::Error::Api(status)) if status.code == 422 => Ok(()),
         Err(other) => Err(other.to_string()),
-        Ok(_) => Err("it is not".to_owned()),
+        Ok(_) => Err("allowed".to_owned()),
     })
     .await;
 }

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use manifests::api::install;
 
 use super::{
-    serving::{BOTH, HERE, Leader, ONE, stage},
+    serving::{BOTH, HERE, ONE, stage},
     *,
 };
 use crate::support::Line;
@@ -43,16 +43,6 @@ async fn config_maps_are_served_and_followed() {
     let secrets = install::catalog_secrets(&install::Options::default(), "catalogs");
     apply(&shelf.cluster, &secrets).await;
     let (leader, mut line) = Leader::behind_line(&shelf.cluster, HERE).await;
-    interruptions_of_a_watch_are_no_problem(&shelf, &leader, &mut line).await;
-    delete(&shelf.api::<ConfigMap>("catalogs"), "tides").await;
-    delete(&shelf.sources("catalogs"), "mine").await;
-    until("no catalog", async || leader.offers("tide"), Vec::is_empty).await;
-    shelf.clear("catalogs").await;
-    a_config_map_is_followed(&shelf, &leader).await;
-    leader.end().await;
-}
-
-async fn a_config_map_is_followed(shelf: &Shelf, leader: &Leader) {
     apply(&shelf.cluster, &source()).await;
     let message = "failed to get catalog config map tides: configmaps \"tides\" not found*";
     let lacks = json!({"reason": "ConfigMapError", "message": message});
@@ -61,19 +51,25 @@ async fn a_config_map_is_followed(shelf: &Shelf, leader: &Leader) {
     apply(&shelf.cluster, &map(CSV, "tide.v1.0.0")).await;
     shelf.serves("mine", &ONE).await;
     let maps = shelf.api::<ConfigMap>("catalogs");
-    let metadata = maps.get("tides").await.unwrap().metadata;
-    let reference = json!({
-        "uid": metadata.uid, "resourceVersion": metadata.resource_version, "name": "tides", "namespace": "catalogs",
-        "lastUpdateTime": "*",
-    });
+    let reference = async || {
+        let metadata = maps.get("tides").await.unwrap().metadata;
+        json!({
+            "uid": metadata.uid, "resourceVersion": metadata.resource_version, "name": "tides", "namespace": "catalogs",
+            "lastUpdateTime": "*",
+        })
+    };
+    let first = reference().await;
     let ready = json!({"lastObservedState": "READY"});
-    let read = json!({"reason": null, "connectionState": ready, "configMapReference": reference});
+    let read = json!({"reason": null, "connectionState": ready, "configMapReference": first});
     shelf.reports("mine", read).await;
+    only_lasting_interruptions_are_reported(&shelf, &leader, &mut line).await;
 
     // Of several changes, every client gets the latest.
     let both = map(&format!("{CSV}{NEWER}"), "tide.v1.1.0");
     apply(&shelf.cluster, &both).await;
     shelf.serves("mine", &BOTH).await;
+    let current = json!({"reason": null, "configMapReference": reference().await});
+    shelf.reports("mine", current).await;
 
     // An invalid ConfigMap and a deleted one are reported, and the last content stays.
     let mut damaged = both;
@@ -83,8 +79,8 @@ async fn a_config_map_is_followed(shelf: &Shelf, leader: &Leader) {
     let unread = json!({"reason": "ConfigMapError", "message": message});
     shelf.reports("mine", unread).await;
     delete(&maps, "tides").await;
-    let gone = json!({"message": "*not found*"});
-    shelf.reports("mine", gone).await;
+    let deleted = json!({"message": "*not found*"});
+    shelf.reports("mine", deleted).await;
     shelf.serves("mine", &BOTH).await;
     // Platform operators can choose from it.
     let offered = leader.offers("tide");
@@ -93,48 +89,30 @@ async fn a_config_map_is_followed(shelf: &Shelf, leader: &Leader) {
     // A new ConfigMap of the same name has another uid.
     apply(&shelf.cluster, &map(CSV, "tide.v1.0.0")).await;
     shelf.serves("mine", &ONE).await;
-    let replaced = maps.get("tides").await.unwrap().metadata;
-    assert_ne!(replaced.uid, metadata.uid);
-    let other = json!({"reason": null, "configMapReference": {"uid": replaced.uid}});
-    shelf.reports("mine", other).await;
+    let other = reference().await;
+    assert_ne!(other["uid"], first["uid"]);
+    let read = json!({"reason": null, "configMapReference": other});
+    shelf.reports("mine", read).await;
+    leader.end().await;
 }
 
-/// An interruption of the watch is reported only if it lasts.
-async fn interruptions_of_a_watch_are_no_problem(shelf: &Shelf, leader: &Leader, line: &mut Line) {
-    let one = map(CSV, "tide.v1.0.0");
-    for object in [&one, &source()] {
-        apply(&shelf.cluster, object).await;
-    }
-    shelf.serves("mine", &ONE).await;
+/// An interruption of the watch is reported only if it lasts. The last content stays.
+async fn only_lasting_interruptions_are_reported(shelf: &Shelf, leader: &Leader, line: &mut Line) {
     let error = || leader.ctx.catalogs.states().pop().unwrap().trouble;
-
+    let client = shelf.client();
+    let warnings = async || notes_about(&client, "catalogs", "mine", "CatalogUnavailable").await;
+    let before = warnings().await;
     let mut doubts = leader.ctx.versions.changes();
     line.cut();
     for _ in 0..3 {
         // One watch has failed, and then another.
         doubts.changed().await.unwrap();
     }
-    assert_eq!(error(), None);
-    line.mend().await;
-    let both = map(&format!("{CSV}{NEWER}"), "tide.v1.1.0");
-    apply(&shelf.cluster, &both).await;
-    shelf.serves("mine", &BOTH).await;
-    let maps = shelf.api::<ConfigMap>("catalogs");
-    let metadata = maps.get("tides").await.unwrap().metadata;
-    let version = json!({"resourceVersion": metadata.resource_version});
-    let current = json!({"reason": null, "configMapReference": version});
-    shelf.reports("mine", current).await;
-    let client = shelf.client();
-    let warnings = notes_about(&client, "catalogs", "mine", "CatalogUnavailable").await;
-    assert_eq!(warnings, [""; 0]);
-    assert_eq!(error(), None);
-
-    // A lasting interruption is reported, and the last content stays.
-    line.cut();
+    assert_eq!((error(), warnings().await), (None, before));
     let text = async || error().unwrap_or_default();
-    let is_away = |text: &String| text.starts_with("failed to get catalog config map tides: ");
-    until("it is told", text, is_away).await;
+    let is_reported = |text: &String| text.starts_with("failed to get catalog config map tides: ");
+    until("it is reported", text, is_reported).await;
+    shelf.serves("mine", &ONE).await;
     line.mend().await;
-    until("it is well again", async || error(), Option::is_none).await;
-    shelf.serves("mine", &BOTH).await;
+    until("no error", async || error(), Option::is_none).await;
 }

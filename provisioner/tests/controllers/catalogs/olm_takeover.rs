@@ -14,7 +14,7 @@ use tests::Registry;
 
 use super::{
     images::push_tide,
-    serving::{HERE, Leader, ONE, bundles, stage},
+    serving::{HERE, ONE, bundles, stage},
     *,
 };
 use crate::cluster_operator::define;
@@ -26,20 +26,18 @@ fn recorded(services: Api<Service>) -> Arc<Mutex<Vec<String>>> {
     tokio::spawn(async move {
         let mut events = watcher::watcher(services, watcher::Config::default()).boxed();
         while let Some(event) = events.next().await {
-            let entry = match event {
-                Ok(Event::Delete(service)) => format!("{} goes", service.name_any()),
+            let (service, change) = match event {
+                Ok(Event::Delete(service)) => (service, "is deleted"),
                 Ok(Event::Apply(service) | Event::InitApply(service)) => {
-                    let is_ours = service.labels().contains_key(labels::CATALOG)
-                        || service.labels().contains_key(labels::CATALOG_POD);
-                    let whose = if is_ours { "ours" } else { "theirs" };
-                    format!("{} is {whose}", service.name_any())
+                    let has = |label: &str| service.labels().contains_key(label);
+                    let is_own = has(labels::CATALOG) || has(labels::CATALOG_POD);
+                    (service, if is_own { "is own" } else { "is foreign" })
                 }
                 _ => continue,
             };
             let mut log = log.lock().unwrap();
-            if log.last() != Some(&entry) {
-                log.push(entry);
-            }
+            log.push(format!("{} {change}", service.name_any()));
+            log.dedup();
         }
     });
     record
@@ -88,7 +86,7 @@ async fn new_olm_takes_over_all_served_catalogs() {
     for port in [port, changed] {
         let until_closed = async { while bundles(port).await.is_ok() {} };
         let closed = tokio::time::timeout(Duration::from_secs(180), until_closed).await;
-        closed.expect("nobody listens any more");
+        closed.expect("the port is closed");
     }
     // Clients that are still connected get answers.
     assert_eq!(shelf.leads_to("catalogs", "tides").await, None);
@@ -128,9 +126,13 @@ async fn new_olm_takes_over_all_served_catalogs() {
         let entries = record.iter().filter_map(|entry| entry.strip_prefix(name));
         entries.collect()
     };
-    assert_eq!(of("tides "), ["is ours", "goes", "is theirs"], "{record:?}");
+    assert_eq!(
+        of("tides "),
+        ["is own", "is deleted", "is foreign"],
+        "{record:?}"
+    );
     for name in ["own ", "changed "] {
-        assert_eq!(of(name), ["is ours", "goes"], "{record:?}");
+        assert_eq!(of(name), ["is own", "is deleted"], "{record:?}");
     }
     assert_eq!(record.len(), 7, "{record:?}");
     let after = services.get("tides").await.unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cluster::Lease;
 use jiff::Timestamp;
 use k8s_openapi::api::{
-    core::v1::{Pod, Service, ServiceAccount},
+    core::v1::{LocalObjectReference, Pod, Service, ServiceAccount},
     networking::v1::NetworkPolicy,
 };
 use kube::{
@@ -16,8 +16,8 @@ use kube::{
 };
 use manifests::api::catalog_source::CatalogSource;
 use provisioner::controllers::catalog_source::registry_pod::{
-    Error, Options, PodEnvironment, PodServer, RegistryPodSpec, RegistryPodState, TagCheck,
-    is_restricted, plan::PodServingState, reconcile, remove,
+    Error, Options, PodEnvironment, PodServer, RegistryPodSpec, RegistryPodState, is_restricted,
+    plan::PodServingState, reconcile, remove,
 };
 use serde_json::{Value, json};
 
@@ -29,38 +29,32 @@ use crate::support::{
 
 const CATALOG: &str = "tide.v1";
 
-/// A namespace with a CatalogSource, and the keeper of its pod.
-struct Place {
+/// A namespace with a CatalogSource whose pod is reconciled.
+struct Scene {
     cluster: Lease,
     client: Client,
     namespace: &'static str,
 }
 
-impl Place {
+impl Scene {
     async fn new() -> Self {
         let cluster = without_controllers().await;
         define_source(&cluster).await;
         let client = cluster.client().unwrap();
-        let place = Self {
+        let scene = Self {
             cluster,
             client,
             namespace: "",
         };
-        place.moved("shelf").await
+        scene.moved("shelf").await
     }
 
     /// Returns another namespace of the same cluster.
     async fn moved(self, namespace: &'static str) -> Self {
-        let place = Self { namespace, ..self };
-        place.namespace(json!({})).await;
-        place.declare(json!([])).await;
-        place
-    }
-
-    async fn namespace(&self, labels: Value) {
-        let mut object = namespace_object(self.namespace);
-        object["metadata"]["labels"] = labels;
-        apply(&self.cluster, &object).await;
+        let scene = Self { namespace, ..self };
+        apply(&scene.cluster, &namespace_object(namespace)).await;
+        scene.declare(json!([])).await;
+        scene
     }
 
     async fn declare(&self, secrets: Value) {
@@ -82,27 +76,16 @@ impl Place {
         self.api().get(CATALOG).await.unwrap()
     }
 
-    async fn try_keep(&self, options: Value, asks: bool) -> Result<RegistryPodState, Error> {
-        let source = self.source().await;
-        let options = Options::read("spec.grpcPodConfig", Some(&options)).unwrap();
-        let desired = RegistryPodSpec {
-            source: &source,
-            image: source.spec.image.as_deref().unwrap(),
-            options: &options,
-            content: PodServer::BuiltIn("/configs"),
-        };
-        let around = PodEnvironment {
-            program: "example.com/rukpak:v1",
-            is_restricted: is_restricted(&self.client, self.namespace).await?,
-            chooses_users: false,
-        };
-        let asks = asks.then_some(TagCheck::Always);
+    async fn try_reconcile(&self) -> Result<RegistryPodState, Error> {
+        let (source, options) = (self.source().await, Options::default());
+        let desired = desired(&source, &options);
         let (now, mut has_written) = (Timestamp::now(), false);
-        reconcile(&self.client, &desired, &around, asks, now, &mut has_written).await
+        let written = &mut has_written;
+        reconcile(&self.client, &desired, &ENVIRONMENT, None, now, written).await
     }
 
     async fn reconcile(&self) -> RegistryPodState {
-        self.try_keep(json!({}), false).await.unwrap()
+        self.try_reconcile().await.unwrap()
     }
 
     async fn pods(&self) -> Vec<Pod> {
@@ -133,22 +116,31 @@ impl Place {
         merge_status(&pods, pod, &status).await;
     }
 
-    async fn patch<K>(&self, name: &str, patch: Value)
-    where
-        K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
-            + Clone
-            + std::fmt::Debug
-            + serde::de::DeserializeOwned,
-    {
-        merge(&self.api::<K>(), name, &patch).await;
-    }
-
     async fn secrets(&self) -> Vec<String> {
         let account = self.api::<ServiceAccount>().get(CATALOG).await.unwrap();
-        let secrets = account.image_pull_secrets.unwrap_or_default();
-        secrets.into_iter().map(|secret| secret.name).collect()
+        names(account.image_pull_secrets)
     }
 }
+
+fn names(secrets: Option<Vec<LocalObjectReference>>) -> Vec<String> {
+    let secrets = secrets.unwrap_or_default().into_iter();
+    secrets.map(|secret| secret.name).collect()
+}
+
+fn desired<'a>(source: &'a CatalogSource, options: &'a Options) -> RegistryPodSpec<'a> {
+    RegistryPodSpec {
+        source,
+        image: source.spec.image.as_deref().unwrap(),
+        options,
+        content: PodServer::BuiltIn("/configs"),
+    }
+}
+
+const ENVIRONMENT: PodEnvironment<'static> = PodEnvironment {
+    program: "example.com/rukpak:v1",
+    is_restricted: false,
+    chooses_users: false,
+};
 
 fn serving(digest: &str) -> PodServingState {
     PodServingState::Serving(Some(digest.to_owned()))
@@ -157,181 +149,127 @@ fn serving(digest: &str) -> PodServingState {
 // parity: pod-3, pod-5, pod-6, pod-9, pod-13
 #[tokio::test]
 async fn a_catalog_gets_a_pod_that_is_repaired_and_followed() {
-    let place = Place::new().await;
-    Box::pin(a_pod_and_what_belongs_to_it_are_repaired(&place)).await;
-    let place = place.moved("second").await;
-    changes_are_followed_without_a_gap(&place).await;
-    let place = place.moved("third").await;
-    pods_fit_into_restricted_namespaces(&place).await;
+    let scene = Scene::new().await;
+    Box::pin(a_pod_and_its_objects_are_repaired(&scene)).await;
+    let scene = scene.moved("second").await;
+    secrets_are_followed_without_a_gap(&scene).await;
+    only_enforced_restrictions_count(&scene).await;
 }
 
-async fn a_pod_and_what_belongs_to_it_are_repaired(place: &Place) {
+async fn a_pod_and_its_objects_are_repaired(scene: &Scene) {
     // A service account of that name that does not belong to the catalog is not changed.
-    let account = account_object(place.namespace, CATALOG);
-    apply(&place.cluster, &account).await;
-    let error = place.try_keep(json!({}), false).await.unwrap_err();
-    let error = error.to_string();
+    let account = account_object(scene.namespace, CATALOG);
+    apply(&scene.cluster, &account).await;
+    let error = scene.try_reconcile().await.unwrap_err();
     let taken = "ServiceAccount shelf/tide.v1 already exists and does not belong to this catalog";
-    assert!(error.contains(taken), "{error}");
-    assert!(place.names().await.is_empty());
-    assert!(place.secrets().await.is_empty());
-    delete(&place.api::<ServiceAccount>(), CATALOG).await;
+    tests::assert_has(error, taken);
+    assert!(scene.names().await.is_empty());
+    assert!(scene.secrets().await.is_empty());
+    delete(&scene.api::<ServiceAccount>(), CATALOG).await;
 
-    let outcome = place.reconcile().await;
+    let outcome = scene.reconcile().await;
     assert_eq!(outcome.service, "tide-v1");
     assert!(
         matches!(outcome.state, PodServingState::Starting(_)),
         "{outcome:?}"
     );
-    let first = place.names().await;
+    let first = scene.names().await;
     assert_eq!(first.len(), 1);
     assert!(first[0].starts_with("tide.v1-"), "{first:?}");
     // No object is created or changed twice.
-    let service = place.api::<Service>().get("tide-v1").await.unwrap();
-    place.reconcile().await;
-    assert_eq!(place.names().await, first);
-    let same = place.api::<Service>().get("tide-v1").await.unwrap();
+    let services = scene.api::<Service>();
+    let service = services.get("tide-v1").await.unwrap();
+    scene.reconcile().await;
+    assert_eq!(scene.names().await, first);
+    let same = services.get("tide-v1").await.unwrap();
     assert_eq!(same.resource_version(), service.resource_version());
-    place.is_ready(&first[0], "sha256:11").await;
-    assert_eq!(place.reconcile().await.state, serving("sha256:11"));
+    scene.is_ready(&first[0], "sha256:11").await;
+    assert_eq!(scene.reconcile().await.state, serving("sha256:11"));
 
     // Changed objects.
-    let leads = json!({"spec": {"selector": {"olm.catalogSource": "other"}}, "metadata": {"labels": {"olm.managed": null}}});
-    place.patch::<Service>("tide-v1", leads).await;
+    let other = json!({"spec": {"selector": {"olm.catalogSource": "other"}}, "metadata": {"labels": {"olm.managed": null}}});
+    merge(&services, "tide-v1", &other).await;
+    let policies = scene.api::<NetworkPolicy>();
+    let before = policies.get("tide.v1-grpc-server").await.unwrap();
     let closed = json!({"spec": {"ingress": null}});
-    place
-        .patch::<NetworkPolicy>("tide.v1-grpc-server", closed)
-        .await;
-    place.reconcile().await;
-    let repaired = place.api::<Service>().get("tide-v1").await.unwrap();
-    let (before, after) = (service.spec.unwrap(), repaired.spec.unwrap());
-    assert_eq!(after.selector, before.selector);
-    assert_eq!(after.cluster_ip, before.cluster_ip);
-    let policies = place.api::<NetworkPolicy>();
+    merge(&policies, "tide.v1-grpc-server", &closed).await;
+    scene.reconcile().await;
+    let repaired = services.get("tide-v1").await.unwrap();
+    assert_eq!(repaired.spec, service.spec);
     let policy = policies.get("tide.v1-grpc-server").await.unwrap();
-    assert_eq!(
-        policy.spec.unwrap().ingress.map(|rules| rules.len()),
-        Some(1)
-    );
+    assert_eq!(policy.spec, before.spec);
 
     // Deleted objects.
-    delete(&place.api::<Service>(), "tide-v1").await;
+    delete(&services, "tide-v1").await;
     delete(&policies, "tide.v1-unpack-bundles").await;
-    delete(&place.api::<ServiceAccount>(), CATALOG).await;
-    place.reconcile().await;
-    place.api::<Service>().get("tide-v1").await.unwrap();
+    delete(&scene.api::<ServiceAccount>(), CATALOG).await;
+    scene.reconcile().await;
+    services.get("tide-v1").await.unwrap();
     policies.get("tide.v1-unpack-bundles").await.unwrap();
-    place.api::<ServiceAccount>().get(CATALOG).await.unwrap();
-    assert_eq!(place.names().await, first);
+    scene.api::<ServiceAccount>().get(CATALOG).await.unwrap();
+    assert_eq!(scene.names().await, first);
 
     // A pod on a lost node.
     let lost = json!({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}});
-    place.status(&first[0], lost).await;
-    place.reconcile().await;
-    let second = place.names().await;
+    scene.status(&first[0], lost).await;
+    scene.reconcile().await;
+    let second = scene.names().await;
     assert_eq!(second.len(), 1);
     assert_ne!(second, first);
-    let pod = &place.pods().await[0];
+    let pod = &scene.pods().await[0];
     assert_eq!(pod.annotations().get("a").map(String::as_str), Some("b"));
 
     // Served by another server.
-    let source = place.source().await;
-    let desired = RegistryPodSpec {
-        source: &source,
-        image: "i",
-        options: &Options::default(),
-        content: PodServer::Entrypoint,
-    };
-    let around = PodEnvironment {
-        program: "p",
-        is_restricted: false,
-        chooses_users: false,
-    };
-    remove(&place.client, &desired, &around).await.unwrap();
-    assert!(place.names().await.is_empty());
+    let (source, options) = (scene.source().await, Options::default());
+    let desired = desired(&source, &options);
+    let removed = remove(&scene.client, &desired, &ENVIRONMENT).await;
+    removed.unwrap();
+    assert!(scene.names().await.is_empty());
     assert_eq!(list(&policies).await, []);
-    let account = place.api::<ServiceAccount>().get_opt(CATALOG).await;
-    assert_eq!(account.unwrap(), None);
-    place.api::<Service>().get("tide-v1").await.unwrap();
+    assert_eq!(list(&scene.api::<ServiceAccount>()).await, []);
+    services.get("tide-v1").await.unwrap();
 }
 
-async fn changes_are_followed_without_a_gap(place: &Place) {
-    place.reconcile().await;
-    let first = place.names().await.remove(0);
-    place.is_ready(&first, "sha256:11").await;
-    assert_eq!(place.reconcile().await.state, serving("sha256:11"));
+async fn secrets_are_followed_without_a_gap(scene: &Scene) {
+    scene.reconcile().await;
+    let first = scene.names().await.remove(0);
+    scene.is_ready(&first, "sha256:11").await;
 
     // Pull secrets, and those that the platform has added in between.
-    place
-        .patch::<ServiceAccount>(CATALOG, json!({"imagePullSecrets": [{"name": "platform"}]}))
-        .await;
-    place.reconcile().await;
-    assert_eq!(place.secrets().await, ["platform"]);
-    place.declare(json!(["s", ""])).await;
-    let outcome = place.reconcile().await;
-    assert_eq!(outcome.state, serving("sha256:11"), "by the old one");
-    assert_eq!(place.secrets().await, ["s", "platform"]);
-    let both = place.pods().await;
-    assert_eq!(both.len(), 2, "the old one serves until the new one does");
-    let second = both.iter().find(|pod| pod.name_any() != first).unwrap();
-    let secrets = second.spec.as_ref().unwrap().image_pull_secrets.clone();
-    let secrets: Vec<String> = secrets
-        .unwrap()
-        .into_iter()
-        .map(|secret| secret.name)
-        .collect();
-    assert_eq!(secrets, ["s", "platform"]);
-    let second = second.name_any();
-    place.reconcile().await;
-    assert_eq!(place.names().await.len(), 2);
-    place.is_ready(&second, "sha256:11").await;
-    assert_eq!(place.reconcile().await.state, serving("sha256:11"));
-    assert_eq!(place.names().await, [second.as_str()]);
-    place.declare(json!([])).await;
-    place.reconcile().await;
-    assert_eq!(place.secrets().await, ["platform"]);
-    place.declare(json!(["s"])).await;
-    place.reconcile().await;
-    assert_eq!(place.names().await, [second.as_str()]);
-
-    // Another image behind the tag.
-    let asked = place.try_keep(json!({}), true).await.unwrap();
-    assert!(asked.asked, "{asked:?}");
-    let again = place.try_keep(json!({}), true).await.unwrap();
-    assert!(!again.asked && again.again.is_some(), "{again:?}");
-    let mut names = place.names().await.into_iter();
-    let third = names.find(|name| *name != second).unwrap();
-    place.is_ready(&third, "sha256:22").await;
-    assert_eq!(place.reconcile().await.state, serving("sha256:22"));
-    assert_eq!(place.names().await, [third.as_str()]);
-    let pod = &place.pods().await[0];
-    assert_eq!(pod.labels()["olm.catalogSource"], CATALOG);
-    let update = "catalogsource.operators.coreos.com/update";
-    assert!(!pod.labels().contains_key(update));
-    assert_eq!(place.reconcile().await.state, serving("sha256:22"));
+    let platform = json!({"imagePullSecrets": [{"name": "platform"}]});
+    merge(&scene.api::<ServiceAccount>(), CATALOG, &platform).await;
+    scene.reconcile().await;
+    assert_eq!(scene.secrets().await, ["platform"]);
+    scene.declare(json!(["s", ""])).await;
+    let outcome = scene.reconcile().await;
+    assert_eq!(outcome.state, serving("sha256:11"), "by the old pod");
+    assert_eq!(scene.secrets().await, ["s", "platform"]);
+    let mut pods = scene.pods().await;
+    assert_eq!(pods.len(), 2, "the old pod serves until the new one does");
+    pods.retain(|pod| pod.name_any() != first);
+    let second = pods[0].name_any();
+    let secrets = pods.remove(0).spec.unwrap().image_pull_secrets;
+    assert_eq!(names(secrets), ["s", "platform"]);
+    scene.is_ready(&second, "sha256:11").await;
+    assert_eq!(scene.reconcile().await.state, serving("sha256:11"));
+    assert_eq!(scene.names().await, [second.as_str()]);
+    scene.declare(json!([])).await;
+    scene.reconcile().await;
+    assert_eq!(scene.secrets().await, ["platform"]);
 }
 
-async fn pods_fit_into_restricted_namespaces(place: &Place) {
-    // Only the enforced level counts, and only `restricted`.
+/// Only the enforced level counts, and only `restricted`.
+async fn only_enforced_restrictions_count(scene: &Scene) {
     for (labels, expected) in tests::rows![
         json!({}) => false;
         json!({"pod-security.kubernetes.io/enforce": "baseline"}) => false;
         json!({"pod-security.kubernetes.io/warn": "restricted"}) => false;
         json!({"pod-security.kubernetes.io/enforce": "restricted"}) => true;
     ] {
-        place.namespace(labels.clone()).await;
-        let found = is_restricted(&place.client, place.namespace).await;
-        assert_eq!(found.unwrap(), expected, "{labels}");
+        let mut namespace = namespace_object(scene.namespace);
+        namespace["metadata"]["labels"] = labels;
+        apply(&scene.cluster, &namespace).await;
+        let found = is_restricted(&scene.client, scene.namespace).await;
+        assert_eq!(found.unwrap(), expected, "{namespace}");
     }
-    let legacy = json!({"securityContextConfig": "legacy"});
-    let refused = place.try_keep(legacy, false).await.unwrap_err();
-    assert!(
-        matches!(&refused, Error::Api { action: "create", source: kube::Error::Api(status), .. } if status.message.contains("PodSecurity")),
-        "{refused:?}"
-    );
-    let error = refused.to_string();
-    let prefix = "couldn't ensure registry server - ";
-    assert!(error.starts_with(prefix), "{error}");
-    place.reconcile().await;
-    assert_eq!(place.names().await.len(), 1);
 }

@@ -13,14 +13,14 @@ use kube::{ResourceExt as _, api::ListParams};
 use manifests::api::labels;
 use tests::Registry;
 
-pub(super) use self::support::{BOTH, HERE, Leader, ONE, bundles, stage};
+pub(super) use self::support::{BOTH, HERE, ONE, bundles, stage};
 use self::support::{THERE, grpc};
 use super::{
     images::{push_documents, push_tide},
     *,
 };
 
-// parity: serve-1, serve-2, serve-5, serve-25
+// parity: serve-1, serve-2, serve-25
 #[tokio::test]
 async fn catalogs_are_served_behind_services_within_a_share() {
     let shelf = stage().await;
@@ -29,10 +29,6 @@ async fn catalogs_are_served_behind_services_within_a_share() {
     shelf.clear("catalogs").await;
     objects_of_others_are_not_touched(&shelf, &registry).await;
     for namespace in ["catalogs", "more-catalogs"] {
-        shelf.clear(namespace).await;
-    }
-    another_leader_takes_over(&shelf, &registry).await;
-    for namespace in ["catalogs", "served"] {
         shelf.clear(namespace).await;
     }
     quota::a_namespace_takes_no_more_than_its_share(&shelf, &registry).await;
@@ -71,7 +67,7 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept(shelf: &Shelf, regist
     let same = shelf.serves("my-tides", &BOTH).await;
     assert_eq!(port, same);
     let after = services.get("my-tides").await.unwrap();
-    assert_eq!(service.uid(), after.uid(), "nothing of it had to change");
+    assert_eq!(service.uid(), after.uid(), "no field had to change");
     assert_eq!(service.resource_version(), after.resource_version());
 
     // A missing image does not replace the served one.
@@ -98,7 +94,7 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept(shelf: &Shelf, regist
 /// Waits until the port is closed.
 async fn serves_nothing(port: u16) {
     let served = async || bundles(port).await.ok();
-    until("nobody listens", served, Option::is_none).await;
+    until("the port is closed", served, Option::is_none).await;
 }
 
 /// Changes of the objects are reverted soon.
@@ -117,15 +113,10 @@ async fn changes_are_reverted(shelf: &Shelf) {
         let selector = spec.selector.as_ref();
         selector.is_none_or(BTreeMap::is_empty) && spec.type_.as_deref() == Some("ClusterIP")
     };
-    until("the selector is gone", service, is_reverted).await;
+    until("no selector", service, is_reverted).await;
     let trap = json!({"endpoints": [{"addresses": ["198.51.100.1"]}]});
     merge(&slices, &name, &trap).await;
     shelf.serves("my-tides", &BOTH).await;
-    let stripped = json!({"metadata": {"labels": {labels::CATALOG: null}}});
-    merge(&services, "my-tides", &stripped).await;
-    let label = async || service().await.labels().get(labels::CATALOG).cloned();
-    let is_back = |label: &Option<String>| label.as_deref() == Some("my.tides");
-    until("the label is back", label, is_back).await;
 }
 
 async fn objects_of_others_are_not_touched(shelf: &Shelf, registry: &Registry) {
@@ -155,16 +146,7 @@ async fn objects_of_others_are_not_touched(shelf: &Shelf, registry: &Registry) {
     });
     shelf.reports("mine", reported).await;
 
-    // Two CatalogSource names that map to one Service name.
-    shelf.declare("catalogs", "a-b", grpc(&image)).await;
-    shelf.serves("a-b", &ONE).await;
-    shelf.declare("catalogs", "a.b", grpc(&image)).await;
-    let taken = "belongs to CatalogSource a-b";
-    shelf.emits("a.b", "CatalogNotServed", taken).await;
-    let (long, problem) = ("long".repeat(16), "has 64 characters");
-    shelf.declare("catalogs", &long, grpc(&image)).await;
-    shelf.emits(&long, "CatalogNotServed", problem).await;
-    // A missing permission is reported; in namespaces that are not served, nothing happens.
+    // In namespaces that are not served, no Service is created.
     shelf.declare("more-catalogs", "quiet", grpc(&image)).await;
     shelf
         .emits_in("more-catalogs", "quiet", "CatalogRead", "read from image")
@@ -176,37 +158,5 @@ async fn objects_of_others_are_not_touched(shelf: &Shelf, registry: &Registry) {
     shelf.serves("mine", &ONE).await;
     let reported = json!({"message": null, "registryService": {}});
     shelf.reports("mine", reported).await;
-    // All catalogs have one image, and are served from one file.
-    let files = leader.store.path().join("registries");
-    assert_eq!(std::fs::read_dir(files).unwrap().count(), 1);
     leader.end().await;
-}
-
-async fn another_leader_takes_over(shelf: &Shelf, registry: &Registry) {
-    let image = push_tide(registry, "org/catalog:v1", &["1.0.0"]);
-    let first = Leader::start(&shelf.cluster, HERE);
-    shelf.declare("catalogs", "mine", grpc(&image)).await;
-    shelf.declare("served", "tenants", grpc(&image)).await;
-    let port = shelf.serves("mine", &ONE).await;
-    let tenants = shelf.hands_out(HERE, "served/tenants", &ONE).await;
-    assert_ne!(port, tenants);
-    // Choices do not use catalogs of namespaces that are only served.
-    let offers = first.ctx.catalogs.offers("tide", None);
-    let names: Vec<&str> = offers.list().iter().map(|offer| offer.catalog).collect();
-    assert_eq!(names, ["catalogs/mine"]);
-
-    let service = shelf.services("catalogs").get("mine").await.unwrap();
-    first.end().await;
-    serves_nothing(port).await;
-    let second = Leader::start(&shelf.cluster, THERE);
-    shelf.hands_out(THERE, "catalogs/mine", &ONE).await;
-    shelf.hands_out(THERE, "served/tenants", &ONE).await;
-    let after = shelf.services("catalogs").get("mine").await.unwrap();
-    assert_eq!(service.resource_version(), after.resource_version());
-    assert_eq!(second.served().len(), 2);
-    // An address of the other family replaces this one.
-    second.end().await;
-    let third = Leader::start(&shelf.cluster, "2001:db8::1");
-    shelf.hands_out("2001:db8::1", "catalogs/mine", &ONE).await;
-    third.end().await;
 }

@@ -14,7 +14,6 @@ use kube::{
 };
 use manifests::{
     api::{
-        bundle_instance::BundleInstance,
         operator_condition::OperatorCondition,
         platform_status::{NAME, PlatformStatus},
     },
@@ -33,27 +32,33 @@ async fn condition_variable(client: &Client) -> Option<String> {
     let deployment = deployments.get("wave-operator").await.unwrap();
     let pod = deployment.spec.unwrap().template.spec.unwrap();
     let variables = pod.containers[0].env.clone().unwrap_or_default();
-    let variable = variables
-        .into_iter()
-        .find(|variable| variable.name == OPERATOR_CONDITION_VARIABLE);
-    variable.and_then(|variable| variable.value)
+    let mut variables = variables.into_iter();
+    let variable = variables.find(|variable| variable.name == OPERATOR_CONDITION_VARIABLE)?;
+    variable.value
 }
 
+/// Waits until the gate has this status and reason, and a message that starts with this text.
 async fn gate_is(platform: &Platform, status: &str, reason: &str, text: &str) {
+    let is_expected = |object: &PlatformStatus| {
+        let conditions = &object.status.as_ref()?.conditions;
+        let gate = crate::support::condition(conditions, "Upgradeable")?;
+        let is_expected =
+            gate.status == status && gate.reason == reason && gate.message.starts_with(text);
+        is_expected.then_some(())
+    };
     let description = format!("{status} {reason} {text}");
-    wait_for(
-        platform.world.api(),
-        NAME,
-        &description,
-        |platform_status: &PlatformStatus| {
-            let conditions = &platform_status.status.as_ref()?.conditions;
-            let gate = crate::support::condition(conditions, "Upgradeable")?;
-            let is_expected =
-                gate.status == status && gate.reason == reason && gate.message.contains(text);
-            is_expected.then_some(())
-        },
-    )
-    .await;
+    wait_for(platform.world.api(), NAME, &description, is_expected).await;
+}
+
+async fn gate_opens(platform: &Platform) {
+    gate_is(platform, "True", "AsExpected", "Ready for upgrade").await;
+}
+
+async fn gate_closes(platform: &Platform) {
+    let reason = "OperatorConditionsNotUpgradeable";
+    let message = "The following operators are not upgradeable: wave-system/wave\n- wave-system/wave: not upgradeable: \
+                 Busy: moving data";
+    gate_is(platform, "False", reason, message).await;
 }
 
 /// Leaves the operator installed.
@@ -65,19 +70,21 @@ pub(super) async fn an_operator_closes_the_gate(platform: &Platform) {
     platform.install("wave", &bundle).await;
     // No node runs the operator; permissions that leave the bundle are pruned all the same.
     let deadline = json!({"spec": {"progressDeadlineSeconds": 1}});
-    change::<BundleInstance>(platform, "wave", deadline).await;
+    merge(&platform.instances(), "wave", &deadline).await;
     assert_eq!(condition_variable(&client).await, None);
-    gate_is(platform, "True", "AsExpected", "Ready for upgrade").await;
+    gate_opens(platform).await;
 
     // The CRD is created after the operator; installed instances are reconciled again.
     let name = define(cluster, "operatorconditions").await;
     // The project's own type declares no spec.
     let resource = ApiResource::erase::<OperatorCondition>(&());
     let conditions: Api<DynamicObject> = Api::namespaced_with(client.clone(), NAMESPACE, &resource);
+    let variable = async || condition_variable(&client).await;
     let is_set = |name: &Option<String>| name.as_deref() == Some(CONDITION);
-    until("told", async || condition_variable(&client).await, is_set).await;
+    until("the variable is set", variable, is_set).await;
     assert!(conditions.get_opt(CONDITION).await.unwrap().is_some());
-    platform.installed("wave").await;
+    let (world, installed) = (&platform.world, "Installed");
+    world.wait_instance("wave", installed, "True").await;
 
     // The operator writes with its own permissions, as operator-lib does: it reads the object and sends all of it back.
     let mut config = cluster.config().clone();
@@ -95,53 +102,30 @@ pub(super) async fn an_operator_closes_the_gate(platform: &Platform) {
         own.replace(CONDITION, &params, &condition).await.unwrap();
     };
     say("False").await;
-    let message = "The following operators are not upgradeable: wave-system/wave\n- wave-system/wave: not upgradeable: \
-                 Busy: moving data";
-    gate_is(
-        platform,
-        "False",
-        "OperatorConditionsNotUpgradeable",
-        message,
-    )
-    .await;
+    gate_closes(platform).await;
     // The write does not count as drift.
     let instance = platform.instances().get("wave").await.unwrap();
     let status = instance.status.unwrap();
-    assert!(has(&status.conditions, "Installed", "True"), "{status:?}");
+    assert!(has(&status.conditions, installed, "True"), "{status:?}");
     say("True").await;
-    gate_is(platform, "True", "AsExpected", "Ready for upgrade").await;
+    gate_opens(platform).await;
     say("False").await;
-    gate_is(
-        platform,
-        "False",
-        "OperatorConditionsNotUpgradeable",
-        message,
-    )
-    .await;
+    gate_closes(platform).await;
     // A cluster admin overrides the operator.
     let overridden = json!({"spec": {"overrides": [{
         "type": "Upgradeable", "status": "True", "reason": "Admin", "message": "go on",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }]}});
     merge(&conditions, CONDITION, &overridden).await;
-    gate_is(platform, "True", "AsExpected", "Ready for upgrade").await;
+    gate_opens(platform).await;
 
-    deleted_with_its_crd(platform, &client, &name).await;
-}
-
-/// Deleting the CRD removes the environment variable and the role.
-async fn deleted_with_its_crd(platform: &Platform, client: &Client, name: &str) {
+    // Deleting the CRD removes the environment variable and the role.
     let crds = platform.world.api::<CustomResourceDefinition>();
-    delete(&crds, name).await;
-    until(
-        "not told",
-        async || condition_variable(client).await,
-        Option::is_none,
-    )
-    .await;
+    delete(&crds, &name).await;
+    until("no variable", variable, Option::is_none).await;
     let roles = Api::<Role>::namespaced(client.clone(), NAMESPACE);
     let bindings = Api::<RoleBinding>::namespaced(client.clone(), NAMESPACE);
     let left = async || list(&roles).await.len() + list(&bindings).await.len();
-    until("no rights", left, |left| *left == 0).await;
-    platform.installed("wave").await;
+    until("no permissions", left, |left| *left == 0).await;
+    world.wait_instance("wave", installed, "True").await;
 }

@@ -11,30 +11,34 @@ use crate::support::{Fault, Options, Relay};
 const ERROR: &str = "ErrorCheckingOperatorCompatibility";
 const READY: &str = "Ready for upgrade";
 
+/// Returns the start options of the aggregator alone, which reaches the API server through a relay.
 pub(super) fn through(relay: &Relay) -> Options {
-    Options {
-        flags: vec!["--controllers=aggregator".into()],
-        kubeconfig: Some(relay.kubeconfig()),
-        ..Options::default()
-    }
+    let flags = vec!["--controllers=aggregator".to_owned()];
+    tests::with!(Options, flags, kubeconfig: Some(relay.kubeconfig()))
+}
+
+async fn gate_opens(platform: &Platform) {
+    becomes(platform, "Upgradeable=True AsExpected", READY).await;
+}
+
+async fn gate_fails(platform: &Platform, text: &str) {
+    let closed = format!("Upgradeable=False {ERROR}");
+    becomes(platform, &closed, text).await;
 }
 
 // parity: max-olm-10
 #[tokio::test]
 async fn only_lasting_watch_failures_close_the_gate() {
     let platform = Platform::new().await;
-    become_openshift(&platform).await;
-    history(platform.world.cluster, &["Completed 4.12.7"]).await;
+    become_openshift(&platform, &["Completed 4.12.7"]).await;
     let relay = Relay::new(platform.world.cluster).await;
     // The release of the cluster is unknown from the start; conditions are reported all the same.
     relay.fails(Fault::Busy(&["/clusterversions"]));
     let provisioner = platform.start_with(through(&relay)).await;
-    let is_away = |plural: &str| format!("failed to list {plural}: ");
-    let away = is_away("clusterversions");
-    becomes(&platform, &format!("Upgradeable=False {ERROR}"), &away).await;
+    gate_fails(&platform, "failed to list clusterversions: ").await;
     core_becomes(&platform, ("Available", "True"), "").await;
     relay.mend();
-    becomes(&platform, "Upgradeable=True AsExpected", READY).await;
+    gate_opens(&platform).await;
 
     // An API server that restarts does not change a condition.
     let api = platform.world.api::<ClusterOperator>();
@@ -51,14 +55,13 @@ async fn only_lasting_watch_failures_close_the_gate() {
     // A lasting failure does.
     let began = Instant::now();
     relay.fails(Fault::Busy(&["/bundleinstances", "/platformoperators"]));
-    let away = is_away("bundleinstances");
-    becomes(&platform, &format!("Upgradeable=False {ERROR}"), &away).await;
+    gate_fails(&platform, "failed to list bundleinstances: ").await;
     assert!(began.elapsed() > Duration::from_secs(25));
     let away = "Failed to list the platform operators: failed to list platformoperators: ";
     let degraded = ("Degraded", "True");
     operator_becomes(&platform, CORE, degraded, "PlatformOperatorsUnknown", away).await;
     relay.mend();
-    becomes(&platform, "Upgradeable=True AsExpected", READY).await;
+    gate_opens(&platform).await;
     core_becomes(&platform, ("Degraded", "False"), "").await;
     drop(provisioner);
 
@@ -69,11 +72,11 @@ async fn only_lasting_watch_failures_close_the_gate() {
         relay.fails(Fault::Silent(path));
         let provisioner = platform.start_with(through(&relay)).await;
         let away = "failed to list bundleinstances: the API server has not responded for 30 s";
-        becomes(&platform, &format!("Upgradeable=False {ERROR}"), away).await;
+        gate_fails(&platform, away).await;
         relay.mend();
         drop(provisioner);
         let provisioner = platform.start_with(through(&relay)).await;
-        becomes(&platform, "Upgradeable=True AsExpected", READY).await;
+        gate_opens(&platform).await;
         drop(provisioner);
     }
 }

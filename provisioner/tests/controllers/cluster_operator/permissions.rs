@@ -12,20 +12,16 @@ const OWNERS: &str = "--enable-admission-plugins=OwnerReferencesPermissionEnforc
 
 #[tokio::test]
 async fn openshift_manifest_grants_sufficient_permissions() {
-    let options = cluster::Options {
-        apiserver_flags: vec![OWNERS.to_owned()],
-        ..cluster::Options::default()
-    };
+    let flags = vec![OWNERS.to_owned()];
+    let options = tests::with!(cluster::Options::default() => apiserver_flags: flags);
     let platform = Platform::with_options(&options).await;
     let cluster = platform.world.cluster;
     for namespace in ["openshift-config", "openshift-marketplace"] {
         platform.world.apply(&namespace_object(namespace)).await;
     }
     install_rights(cluster, &install::openshift(&install::Options::default())).await;
-    let options = Options {
-        kubeconfig: Some(own_kubeconfig(cluster).await),
-        ..Options::default()
-    };
+    let kubeconfig = Some(own_kubeconfig(cluster).await);
+    let options = tests::with!(Options, kubeconfig);
     let provisioner = platform.start_with(options).await;
     let statuses = platform.world.api::<PlatformStatus>();
     wait_for(statuses.clone(), "cluster", "written", |status| {
@@ -34,17 +30,17 @@ async fn openshift_manifest_grants_sufficient_permissions() {
     })
     .await;
 
-    become_openshift(&platform).await;
-    history(cluster, &["Completed 4.12.7"]).await;
+    become_openshift(&platform, &["Completed 4.12.7"]).await;
     let nothing = "No platform operators are present in the cluster";
     becomes(&platform, "Available=True AsExpected", nothing).await;
     core_becomes(&platform, ("Available", "True"), "").await;
     // Only the ClusterOperator remains as gate.
     wait_deleted(statuses, "cluster").await;
+    // Without an owner, the ClusterOperator would never be deleted.
     let orphan = json!({"metadata": {"ownerReferences": null}});
-    change::<ClusterOperator>(&platform, AGGREGATED, orphan.clone()).await;
     let operators = platform.world.api::<ClusterOperator>();
-    wait_for(operators, AGGREGATED, "owned", |operator| {
+    merge(&operators, AGGREGATED, &orphan).await;
+    wait_for(operators.clone(), AGGREGATED, "owned", |operator| {
         (!operator.owner_references().is_empty()).then_some(())
     })
     .await;
@@ -57,8 +53,8 @@ async fn openshift_manifest_grants_sufficient_permissions() {
     let roles = platform.world.api::<ClusterRole>();
     let mut rules = roles.get(role).await.unwrap().rules.unwrap();
     rules.retain(|rule| rule.verbs != ["delete"]);
-    change::<ClusterRole>(&platform, role, json!({"rules": rules})).await;
-    change::<ClusterOperator>(&platform, AGGREGATED, orphan).await;
+    merge(&roles, role, &json!({"rules": rules})).await;
+    merge(&operators, AGGREGATED, &orphan).await;
     platform.want(json!({"package": {"name": "typo"}})).await;
     let installing = "Progressing=True PlatformOperatorsInstalling";
     let operator = becomes(&platform, installing, "Installing 1 of 1").await;

@@ -3,6 +3,7 @@
 use kube::ResourceExt;
 use reqwest::Method;
 use serde_json::json;
+use tests::assert_has;
 
 use super::support::{Answer, Site, digest, image, saying};
 use crate::support::operator;
@@ -48,7 +49,7 @@ async fn registry_content_is_served_in_both_forms(site: &Site, token: &str) {
     let plain = answer.content();
     let text = plain.read("manifests/manifest.yaml").unwrap();
     let text = std::str::from_utf8(text).unwrap();
-    assert!(text.contains("kind: Deployment\n"), "{text}");
+    assert_has(text, "kind: Deployment\n");
     assert!(!text.contains("ClusterServiceVersion"), "{text}");
     assert_eq!(answer.header("etag"), format!("\"{}\"", digest(&plain)));
 
@@ -70,10 +71,8 @@ async fn invalid_tokens_and_unknown_routes_are_rejected(site: &Site) {
         assert_eq!(answer.status, 401, "{method} {path}");
         assert_eq!(answer.header("www-authenticate"), "Bearer");
         if method != Method::HEAD {
-            let (_, reason, message) = answer.refusal();
-            assert_eq!(reason, "Unauthorized");
-            let remedy = "Authorization: Bearer <token>";
-            assert!(message.contains(remedy), "{message}");
+            let remedy = "*Authorization: Bearer <token>*";
+            answer.assert_rejected(401, "Unauthorized", remedy);
         }
     }
 
@@ -83,12 +82,9 @@ async fn invalid_tokens_and_unknown_routes_are_rejected(site: &Site) {
     parts[2] = "c2lnbmF0dXJl";
     let forged = parts.join(".");
     for bad in [forged.as_str(), "nonsense", "a.b.c"] {
-        let (status, reason, message) = site.get("/bundles/a.tgz", bad).await.refusal();
-        assert_eq!((status, &*reason), (401, "Unauthorized"));
-        assert!(
-            message.contains("the token is invalid or expired"),
-            "{message}"
-        );
+        let answer = site.get("/bundles/a.tgz", bad).await;
+        answer.assert_rejected(401, "Unauthorized", "*the token is invalid or expired*");
+        let message = answer.rejection().2;
         assert!(!message.contains(bad), "{message}");
         let large = site.put("a", bad, vec![0; 8 << 20]).await;
         assert_eq!(large.status, 401);
@@ -96,7 +92,7 @@ async fn invalid_tokens_and_unknown_routes_are_rejected(site: &Site) {
 
     let unknown = "/ /bundles /bundles/ /bundles/a /bundles/..%2fa.tgz /metrics /bundles/a/b.tgz";
     for path in unknown.split(' ') {
-        let (_, reason, _) = site.get(path, &token).await.refusal();
+        let (_, reason, _) = site.get(path, &token).await.rejection();
         assert_eq!(reason, "NotFound", "{path}");
     }
     for (method, path) in [
@@ -105,26 +101,21 @@ async fn invalid_tokens_and_unknown_routes_are_rejected(site: &Site) {
         (Method::DELETE, "/uploads/a.tgz"),
     ] {
         let request = site.request(method.clone(), path, &token).await;
-        assert_eq!(
-            Answer::from_request(request).await.status,
-            405,
-            "{method} {path}"
-        );
+        let answer = Answer::from_request(request).await;
+        assert_eq!(answer.status, 405, "{method} {path}");
     }
 }
 
 async fn missing_content_is_explained(site: &Site, token: &str) {
-    let absent = site.get("/bundles/absent.tgz", token).await.refusal();
-    let (status, reason, message) = absent;
-    assert_eq!((status, &*reason), (404, "NotFound"));
-    assert_eq!(message, "Bundle absent not found");
+    let absent = site.get("/bundles/absent.tgz", token).await;
+    absent.assert_rejected(404, "NotFound", "Bundle absent not found");
 
     let bundle = site.bundle("plain", image()).await;
     let name = bundle.name_any();
     let path = format!("/bundles/{name}.tgz");
-    let (status, reason, message) = site.get(&path, token).await.refusal();
-    assert_eq!((status, &*reason), (404, "NotUnpacked"));
-    assert_eq!(message, format!("Bundle {name} has no content yet"));
+    let missing = format!("Bundle {name} has no content yet");
+    let answer = site.get(&path, token).await;
+    answer.assert_rejected(404, "NotUnpacked", &missing);
 
     let condition = json!({
         "type": "Unpacked", "status": "False", "reason": "UnpackFailed", "message": "no such image",
@@ -132,15 +123,12 @@ async fn missing_content_is_explained(site: &Site, token: &str) {
     });
     let failing = json!({"status": {"phase": "Failing", "conditions": [condition]}});
     site.patch(&bundle, &failing).await;
-    let (_, _, message) = site.get(&path, token).await.refusal();
-    let expected = format!("Bundle {name} has no content yet: no such image");
-    assert_eq!(message, expected);
+    let answer = site.get(&path, token).await;
+    answer.assert_rejected(404, "NotUnpacked", &format!("{missing}: no such image"));
 
     // The store was lost, and the controller is about to fetch the content again.
     site.unpacked(&bundle, &digest(&saying("lost"))).await;
     let lost = site.get(&path, token).await;
-    assert_eq!(
-        (lost.status.as_u16(), lost.header("retry-after")),
-        (503, "5")
-    );
+    assert_eq!(lost.status, 503);
+    assert_eq!(lost.header("retry-after"), "5");
 }

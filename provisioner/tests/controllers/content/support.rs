@@ -4,11 +4,8 @@ use std::sync::Arc;
 
 use cluster::{Cluster, Controllers};
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    authentication::v1::{TokenRequest, TokenRequestSpec},
-    core::v1::{ConfigMap, Secret, ServiceAccount},
-};
-use kube::{Api, Client, ResourceExt, api::PostParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{Api, Client, ResourceExt};
 use manifests::{
     api::{
         bundle::{Bundle, BundleSource},
@@ -25,13 +22,14 @@ use provisioner::{
 };
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
+use tests::table::matches;
 use tokio::{sync::OnceCell, task::JoinHandle, time};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use unpacker::{Digest, Format, Store, Tree, store::Budget};
 
 use crate::support::{
-    self, PATIENCE, Provisioner, SYSTEM, account_object, apply, create, found, merge_status,
-    namespace_object, unique, upload,
+    self, PATIENCE, Provisioner, SYSTEM, apply, create, found, merge_status, namespace_object,
+    unique, upload,
 };
 
 /// Returns the control plane of these tests, with the project's CRDs and the two roles of the install file.
@@ -49,13 +47,13 @@ pub(super) async fn cluster() -> &'static Cluster {
 /// Applies the roles `bundle-reader` and `bundle-uploader` of the install file.
 pub(crate) async fn apply_roles(cluster: &Cluster) {
     let install = include_bytes!("../../../../manifests/install/rukpak.yaml");
-    let objects = yaml::documents(install).map(Result::unwrap);
-    let roles = objects.filter(|object| {
+    for object in yaml::documents(install).map(Result::unwrap) {
         let name = object["metadata"]["name"].as_str();
-        object["kind"] == "ClusterRole" && matches!(name, Some("bundle-reader" | "bundle-uploader"))
-    });
-    for role in roles {
-        apply(cluster, &role).await;
+        if object["kind"] == "ClusterRole"
+            && matches!(name, Some("bundle-reader" | "bundle-uploader"))
+        {
+            apply(cluster, &object).await;
+        }
     }
 }
 
@@ -65,7 +63,7 @@ pub(crate) async fn account(
     namespace: &str,
     roles: &[&str],
 ) -> (String, String) {
-    named_account(cluster, namespace, unique("somebody"), roles).await
+    named_account(cluster, namespace, unique("account"), roles).await
 }
 
 async fn named_account(
@@ -74,21 +72,11 @@ async fn named_account(
     name: String,
     roles: &[&str],
 ) -> (String, String) {
-    apply(cluster, &account_object(namespace, &name)).await;
-    let api = Api::<ServiceAccount>::namespaced(cluster.client().unwrap(), namespace);
-    let subject = support::account(namespace, &name);
+    let account = support::service_account(cluster, namespace, &name).await;
     for role in roles {
-        let role = ("ClusterRole", *role);
-        support::bind_role(cluster, &subject, None, role, &unique("binding")).await;
+        support::bind(cluster, None, &unique("binding"), role, &account).await;
     }
-    let request = TokenRequest {
-        spec: Some(TokenRequestSpec::default()),
-        ..TokenRequest::default()
-    };
-    let params = PostParams::default();
-    let answer = api.create_token_request(&name, &params, &request).await;
-    let token = answer.unwrap().status.unwrap().token.unwrap();
-    (name, token)
+    (name, support::token(cluster, &account).await)
 }
 
 /// Returns a client of the content service of a provisioner, and the URL of the service.
@@ -103,7 +91,7 @@ pub(crate) async fn visit(client: Client, to: &Provisioner) -> (reqwest::Client,
 /// Returns the CA bundle of a content service, as soon as it is published.
 async fn ca(client: Client, namespace: &str) -> String {
     let maps = Api::<ConfigMap>::namespaced(client, namespace);
-    found("the authority's publication", async || {
+    found("the published CA", async || {
         let map = maps.get_opt("rukpak-ca").await.unwrap();
         map?.data?.remove("ca.crt")
     })
@@ -123,7 +111,6 @@ fn browser(namespace: &str, port: u16, ca: &str) -> reqwest::Client {
         .unwrap()
 }
 
-/// A content service and its environment.
 pub(super) struct Site {
     pub(super) cluster: &'static Cluster,
     pub(super) client: Client,
@@ -159,11 +146,9 @@ impl Site {
     ) -> Self {
         let cluster = cluster().await;
         let client = cluster.client().unwrap();
-        let mut settings = Settings {
-            system_namespace: namespace.clone(),
-            external_address: format!("https://core.{namespace}.svc"),
-            ..Settings::default()
-        };
+        let external_address = format!("https://core.{namespace}.svc");
+        let mut settings =
+            tests::with!(Settings, system_namespace: namespace.clone(), external_address);
         change(&mut settings);
         let conversions = Arc::new(Conversions::new(settings.manifests));
         let dir = tempfile::tempdir().unwrap();
@@ -181,11 +166,8 @@ impl Site {
             leading: LeaderFlag::default(),
             now: Timestamp::now,
         };
-        let options = Options {
-            bind: ([127, 0, 0, 1], 0).into(),
-            tls_secret: tls_secret.map(str::to_owned),
-            ..Options::default()
-        };
+        let (bind, tls_secret) = (([127, 0, 0, 1], 0).into(), tls_secret.map(str::to_owned));
+        let options = tests::with!(Options, bind, tls_secret);
         let (settings, store) = (Arc::clone(&parts.settings), Arc::clone(&parts.store));
         let leading = parts.leading.clone();
         let service = Service::bind(parts, &options).await.unwrap();
@@ -257,33 +239,28 @@ impl Site {
         Answer::from_request(self.request(Method::PUT, &path, token).await.body(body)).await
     }
 
-    /// Returns the token of a new service account with these roles.
-    pub(super) async fn token(&self, roles: &[&str]) -> String {
-        self.account(roles).await.1
+    pub(super) async fn upload(&self, bundle: &str, token: &str, content: &Content) -> Answer {
+        self.put(bundle, token, packed(content)).await
     }
 
-    /// Creates a service account with these roles, and returns it with its token.
-    pub(super) async fn account(&self, roles: &[&str]) -> (String, String) {
-        account(self.cluster, &self.namespace, roles).await
+    pub(super) async fn token(&self, roles: &[&str]) -> String {
+        account(self.cluster, &self.namespace, roles).await.1
     }
 
     /// Returns the token of the service account that stands in for users without one.
     pub(super) async fn content_client(&self) -> String {
         let (name, roles) = (CONTENT_CLIENT.to_owned(), ["bundle-uploader"]);
-        named_account(self.cluster, &self.namespace, name, &roles)
-            .await
-            .1
+        let account = named_account(self.cluster, &self.namespace, name, &roles);
+        account.await.1
     }
 
-    /// Returns the token of a new service account with these rules.
     pub(super) async fn token_with(&self, rules: &Value) -> String {
-        let (name, token) = self.account(&[]).await;
+        let (name, token) = account(self.cluster, &self.namespace, &[]).await;
         let subject = support::account(&self.namespace, &name);
         support::grant(self.cluster, &subject, None, &unique("granted"), rules).await;
         token
     }
 
-    /// Creates a Bundle without content.
     pub(super) async fn bundle(&self, class: &str, source: BundleSource) -> Bundle {
         let bundle = support::bundle(&unique("bundle"), class, source);
         create(&self.bundles(), &bundle).await
@@ -293,7 +270,6 @@ impl Site {
         Api::all(self.client.clone())
     }
 
-    /// Creates a Bundle that waits for an upload.
     pub(super) async fn waiting(&self) -> Bundle {
         self.bundle("plain", upload(None)).await
     }
@@ -319,7 +295,6 @@ impl Site {
         self.bundles().get(&bundle.name_any()).await.unwrap()
     }
 
-    /// Writes content into the store, and returns its digest.
     pub(super) fn stored(&self, content: &Content) -> Digest {
         let tree = Tree::from_content(content.clone());
         self.store.put(&tree).unwrap().digest
@@ -350,22 +325,28 @@ impl Answer {
     }
 
     /// Returns status, reason and message of an error response.
-    pub(super) fn refusal(&self) -> (u16, String, String) {
+    pub(super) fn rejection(&self) -> (u16, String, String) {
         let problem: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         let text = |key: &str| problem[key].as_str().unwrap_or_default().to_owned();
         (self.status.as_u16(), text("reason"), text("message"))
     }
 
-    /// Returns the content of the archive.
+    /// Checks an error response. In the pattern of its message, `*` stands for any text.
+    #[track_caller]
+    pub(super) fn assert_rejected(&self, status: u16, reason: &str, pattern: &str) {
+        let (found, found_reason, message) = self.rejection();
+        assert_eq!((found, &*found_reason), (status, reason), "{message}");
+        assert!(matches(pattern, &message), "{message}");
+    }
+
     pub(super) fn content(&self) -> Content {
-        assert_eq!(self.status, StatusCode::OK, "{:?}", self.refusal());
+        assert_eq!(self.status, StatusCode::OK, "{:?}", self.rejection());
         let options = unpacker::Options::default();
         let unpacked = unpacker::stream(self.body.as_slice(), &options);
         unpacked.unwrap().content
     }
 }
 
-/// Creates a namespace, and returns its name.
 pub(super) async fn namespace() -> String {
     let name = unique("system");
     apply(cluster().await, &namespace_object(&name)).await;
@@ -378,35 +359,25 @@ pub(super) fn image() -> BundleSource {
 
 /// Returns content of one ConfigMap with this text.
 pub(super) fn saying(text: &str) -> Content {
-    let map = support::config_map("default", "a", text).to_string();
-    files(&[("manifests/map.yaml", map.as_bytes())])
+    let map = support::config_map("default", "a", text);
+    support::content(&[("manifests/map.yaml", map)])
 }
 
-/// Returns content that cannot be compressed.
 pub(super) fn noise(bytes: usize) -> Content {
     let mut random = fastrand::Rng::with_seed(7);
-    let noise: Vec<u8> = std::iter::repeat_with(|| random.u8(..))
-        .take(bytes)
-        .collect();
-    files(&[("manifests/noise", &noise)])
-}
-
-pub(super) fn files(files: &[(&str, &[u8])]) -> Content {
+    let noise: Vec<u8> = (0..bytes).map(|_| random.u8(..)).collect();
     let mut builder = Builder::new(Limits::default());
-    for (path, bytes) in files {
-        builder.add(path, 0o644, &mut &**bytes).unwrap();
-    }
+    let added = builder.add("manifests/noise", 0o644, &mut noise.as_slice());
+    added.unwrap();
     builder.finish()
 }
 
-/// Returns the content as a tar.gz archive.
 pub(super) fn packed(content: &Content) -> Vec<u8> {
     let mut archive = Vec::new();
     unpacker::pack(content, Format::TarGz, &mut archive).unwrap();
     archive
 }
 
-/// Returns the digest of this content.
 pub(super) fn digest(content: &Content) -> Digest {
     unpacker::pack(content, Format::Tar, std::io::sink()).unwrap()
 }

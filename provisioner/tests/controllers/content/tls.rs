@@ -1,13 +1,8 @@
 //! Certificates, and their rotation while the service runs.
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::{
-    Api, ResourceExt,
-    api::{ObjectMeta, PostParams},
-};
+use kube::{Api, ResourceExt, api::PostParams};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
 use serde_json::{Value, json};
 
@@ -17,7 +12,7 @@ use crate::support::{create, delete, merge, until};
 const NAME: &str = "rukpak-ca";
 
 /// Reports whether a client that trusts this CA bundle can connect to the service.
-async fn believes(site: &Site, ca: &str) -> bool {
+async fn is_trusted(site: &Site, ca: &str) -> bool {
     let request = site.browser(ca).get(site.url("/bundles/a.tgz"));
     match request.send().await {
         Ok(response) => response.status() == 401,
@@ -28,18 +23,17 @@ async fn believes(site: &Site, ca: &str) -> bool {
     }
 }
 
-async fn until_believed(site: &Site, ca: &str) {
-    let believed = async || believes(site, ca).await;
-    until("believing the service", believed, |believed| *believed).await;
+async fn until_trusted(site: &Site, ca: &str) {
+    let trusted = async || is_trusted(site, ca).await;
+    until("the service is trusted", trusted, |trusted| *trusted).await;
 }
 
 /// Returns the CA bundle that is published instead of the first one.
 async fn another(site: &Site, first: &str) -> String {
     let published = async || site.ca().await;
-    until("another authority", published, |found| found != first).await
+    until("another CA", published, |found| found != first).await
 }
 
-/// Changes annotations of the Secret of the CA.
 async fn annotate(site: &Site, annotations: Value) {
     let patch = json!({"metadata": {"annotations": annotations}});
     merge(&site.secrets(), NAME, &patch).await;
@@ -48,14 +42,14 @@ async fn annotate(site: &Site, annotations: Value) {
 // parity: rukpak-23, rukpak-44
 #[tokio::test]
 async fn replicas_share_one_ca_that_is_replaced_and_rotated() {
-    let site = replicas_share_one_authority().await;
-    a_lost_or_damaged_authority_is_made_anew(&site).await;
-    a_successor_is_published_before_it_signs(&site).await;
+    let site = replicas_share_one_ca().await;
+    lost_or_damaged_ca_is_replaced(&site).await;
+    successor_is_published_before_it_signs(&site).await;
     site.stop().await;
 }
 
 /// Each replica has its own certificate. Returns one replica; the others have ended.
-async fn replicas_share_one_authority() -> Site {
+async fn replicas_share_one_ca() -> Site {
     let namespace = namespace().await;
     let mut sites = Vec::new();
     for _ in 0..3 {
@@ -69,7 +63,7 @@ async fn replicas_share_one_authority() -> Site {
     let published = String::from_utf8(published).unwrap();
     assert_eq!(published.matches("BEGIN CERTIFICATE").count(), 1);
     for site in &sites {
-        until_believed(site, &published).await;
+        until_trusted(site, &published).await;
     }
     let site = sites.pop().unwrap();
     for other in sites {
@@ -78,9 +72,9 @@ async fn replicas_share_one_authority() -> Site {
     site
 }
 
-async fn a_lost_or_damaged_authority_is_made_anew(site: &Site) {
+async fn lost_or_damaged_ca_is_replaced(site: &Site) {
     let first = site.ca().await;
-    assert!(believes(site, &first).await);
+    assert!(is_trusted(site, &first).await);
     // The ConfigMap is published again after any event that wakes the service: here a change of the Secret.
     delete(&site.config_maps(), NAME).await;
     annotate(site, json!({"example.com/note": "x"})).await;
@@ -89,16 +83,16 @@ async fn a_lost_or_damaged_authority_is_made_anew(site: &Site) {
     assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/tls"));
     delete(&site.secrets(), NAME).await;
     let second = another(site, &first).await;
-    assert!(believes(site, &second).await);
-    assert!(!believes(site, &first).await);
+    assert!(is_trusted(site, &second).await);
+    assert!(!is_trusted(site, &first).await);
     // A damaged Secret is replaced, too.
     let damage = json!({"data": {"tls.key": "bm9uc2Vuc2U="}});
     merge(&site.secrets(), NAME, &damage).await;
     let third = another(site, &second).await;
-    assert!(believes(site, &third).await);
+    assert!(is_trusted(site, &third).await);
 }
 
-async fn a_successor_is_published_before_it_signs(site: &Site) {
+async fn successor_is_published_before_it_signs(site: &Site) {
     let first = site.ca().await;
     let secret = site.secrets().get(NAME).await.unwrap();
     let soon = Timestamp::now() + SignedDuration::from_hours(50 * 24);
@@ -107,7 +101,7 @@ async fn a_successor_is_published_before_it_signs(site: &Site) {
     let both = another(site, &first).await;
     assert_eq!(both.matches("BEGIN CERTIFICATE").count(), 2);
     assert!(both.starts_with(first.trim_end()));
-    assert!(believes(site, &first).await && believes(site, &both).await);
+    assert!(is_trusted(site, &first).await && is_trusted(site, &both).await);
 
     // A month before its expiry, and a month after its successor was published.
     let past = Timestamp::now() + SignedDuration::from_hours(330 * 24);
@@ -115,21 +109,21 @@ async fn a_successor_is_published_before_it_signs(site: &Site) {
     let (soon, past) = (soon.to_string(), past.to_string());
     let ends = json!({"core.rukpak.io/ends": soon, "core.rukpak.io/successor-ends": past});
     annotate(site, ends).await;
-    let signs = async || believes(site, &first).await;
+    let signs = async || is_trusted(site, &first).await;
     until("succession", signs, |signs| !signs).await;
     // A client that has read the ConfigMap in that month still trusts the service.
-    assert!(believes(site, &both).await);
-    assert!(believes(site, &site.ca().await).await);
+    assert!(is_trusted(site, &both).await);
+    assert!(is_trusted(site, &site.ca().await).await);
 }
 
 // parity: rukpak-44
 #[tokio::test]
-async fn secrets_of_others_are_followed_and_never_overwritten() {
-    secrets_of_others_are_never_overwritten().await;
-    the_secret_of_cert_manager_is_followed().await;
+async fn foreign_secrets_are_followed_and_never_overwritten() {
+    foreign_secrets_are_never_overwritten().await;
+    secret_of_cert_manager_is_followed().await;
 }
 
-async fn secrets_of_others_are_never_overwritten() {
+async fn foreign_secrets_are_never_overwritten() {
     let namespace = namespace().await;
     let client = super::support::cluster().await.client().unwrap();
     let theirs = secret(NAME, &ca(&namespace));
@@ -143,11 +137,6 @@ async fn secrets_of_others_are_never_overwritten() {
     // The remedy that its log names.
     delete(&site.secrets(), NAME).await;
     site.until_ready().await;
-}
-
-async fn replace(secrets: &Api<Secret>, secret: &Secret) {
-    let params = PostParams::default();
-    secrets.replace("given", &params, secret).await.unwrap();
 }
 
 /// A CA that is also the serving certificate, for all names of the service.
@@ -173,24 +162,13 @@ fn ca(namespace: &str) -> Served {
 }
 
 fn secret(name: &str, served: &Served) -> Secret {
-    let data = [
-        ("tls.crt", &served.certificate),
-        ("tls.key", &served.key),
-        ("ca.crt", &served.ca),
-    ];
-    let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.clone().into_bytes())));
-    Secret {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            ..ObjectMeta::default()
-        },
-        type_: Some("kubernetes.io/tls".to_owned()),
-        data: Some(BTreeMap::from(data)),
-        ..Secret::default()
-    }
+    let data = json!({"tls.crt": served.certificate, "tls.key": served.key, "ca.crt": served.ca});
+    let secret =
+        json!({"metadata": {"name": name}, "type": "kubernetes.io/tls", "stringData": data});
+    serde_json::from_value(secret).unwrap()
 }
 
-async fn the_secret_of_cert_manager_is_followed() {
+async fn secret_of_cert_manager_is_followed() {
     let namespace = namespace().await;
     // The Secret is configured, and does not exist yet.
     let mut site = Site::start(namespace.clone(), Some("given"), |_| {}).await;
@@ -200,21 +178,22 @@ async fn the_secret_of_cert_manager_is_followed() {
     create(&secrets, &secret("given", &first)).await;
     site.until_ready().await;
     assert_eq!(site.ca().await, first.ca);
-    assert!(believes(&site, &first.ca).await);
+    assert!(is_trusted(&site, &first.ca).await);
 
+    let replace = async |served: &Served| {
+        let (params, secret) = (PostParams::default(), secret("given", served));
+        secrets.replace("given", &params, &secret).await.unwrap();
+    };
     let second = ca(&namespace);
-    replace(&secrets, &secret("given", &second)).await;
-    until_believed(&site, &second.ca).await;
+    replace(&second).await;
+    until_trusted(&site, &second.ca).await;
 
     // The key of another certificate is unusable, and changes nothing.
-    let mixed = Served {
-        key: first.key.clone(),
-        ..ca(&namespace)
-    };
-    replace(&secrets, &secret("given", &mixed)).await;
+    let mixed = tests::with!(ca(&namespace) => key: first.key);
+    replace(&mixed).await;
+    assert!(is_trusted(&site, &second.ca).await);
     let third = ca(&namespace);
-    assert!(believes(&site, &second.ca).await);
-    replace(&secrets, &secret("given", &third)).await;
-    until_believed(&site, &third.ca).await;
+    replace(&third).await;
+    until_trusted(&site, &third.ca).await;
     assert_eq!(secrets.get_opt(NAME).await.unwrap(), None);
 }

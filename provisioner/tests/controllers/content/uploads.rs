@@ -1,4 +1,5 @@
-//! `/uploads/<name>.tgz`: the table of rukpak, and failures.
+//! `/uploads/<name>.tgz`: the table of rukpak, failures, and permissions for one Bundle, all Bundles and the deprecated
+//! nonResourceURL.
 
 use bytes::Bytes;
 use futures::stream;
@@ -9,11 +10,12 @@ use manifests::{
 };
 use provisioner::controllers::bundle::upload::restore;
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
+use tests::assert_has;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::support::{Answer, Site, digest, files, image, noise, packed, saying};
-use crate::support::{create, delete, eventually, list, unique, upload};
+use super::support::{Answer, Site, digest, image, noise, packed, saying};
+use crate::support::{self, create, delete, eventually, list, unique, upload};
 
 /// Returns the names of all ConfigMaps except that of the CA.
 pub(super) async fn maps(site: &Site) -> Vec<String> {
@@ -23,7 +25,7 @@ pub(super) async fn maps(site: &Site) -> Vec<String> {
 }
 
 /// Removes all uploads from the cluster and the store, so that the next step starts without any.
-pub(super) async fn clear(site: &Site) {
+async fn clear(site: &Site) {
     for name in maps(site).await {
         delete(&site.config_maps(), &name).await;
     }
@@ -38,8 +40,6 @@ async fn uploads_are_kept_or_rejected_without_a_trace() {
     let site = Site::new().await;
     let token = site.token(&["bundle-uploader"]).await;
     invalid_archives_leave_nothing(&site, &token).await;
-    an_upload_must_have_the_digest_of_the_bundle(&site, &token).await;
-    clear(&site).await;
     rejected_uploads_take_no_content(&site, &token).await;
     clear(&site).await;
     an_upload_is_stored_and_reported_in_the_bundle(&site, &token).await;
@@ -52,33 +52,26 @@ async fn an_upload_is_stored_and_reported_in_the_bundle(site: &Site, token: &str
     let name = bundle.name_any();
     let content = saying("hello");
 
-    let answer = site.put(&name, token, packed(&content)).await;
-    assert_eq!(answer.status, 201, "{:?}", answer.refusal());
+    let answer = site.upload(&name, token, &content).await;
+    assert_eq!(answer.status, 201, "{:?}", answer.rejection());
     let accepted: Value = serde_json::from_slice(&answer.body).unwrap();
     assert_eq!(accepted["digest"], digest(&content).to_string());
-    assert_eq!(
-        maps(site).await,
-        [format!("{name}-upload"), format!("{name}-upload-0")]
-    );
+    let expected = ["upload", "upload-0"].map(|suffix| format!("{name}-{suffix}"));
+    assert_eq!(maps(site).await, expected);
 
     let status = site.fresh(&bundle).await.status.unwrap();
     assert_eq!(status.phase, Some(Phase::Pending));
     let condition = &status.conditions[0];
-    let condition = (
-        &*condition.type_,
-        &*condition.status,
-        &*condition.reason,
-        &*condition.message,
-    );
+    let found = [&condition.type_, &condition.status, &condition.reason];
+    assert_eq!(found, ["Unpacked", "False", "UnpackPending"]);
     let message = "received bundle upload, waiting for provisioner to unpack it.";
-    assert_eq!(condition, ("Unpacked", "False", "UnpackPending", message));
+    assert_eq!(condition.message, message);
 
     let path = format!("/uploads/{name}.tgz");
     assert_eq!(site.get(&path, token).await.content(), content);
     assert_eq!(restored(site, &bundle).await, digest(&content));
 }
 
-/// Returns the digest of the content that is recorded for a Bundle.
 async fn restored(site: &Site, bundle: &Bundle) -> unpacker::Digest {
     let recorded = restore(&site.client, &site.settings, bundle).await;
     recorded.unwrap().unwrap().digest()
@@ -87,35 +80,33 @@ async fn restored(site: &Site, bundle: &Bundle) -> unpacker::Digest {
 async fn uploads_are_answered_as_rukpak_answers_them(site: &Site, token: &str) {
     let (first, second) = (saying("first"), saying("second"));
 
-    let (status, _, message) = site.put("absent", token, packed(&first)).await.refusal();
-    assert_eq!((status, &*message), (404, "Bundle absent not found"));
+    let answer = site.upload("absent", token, &first).await;
+    answer.assert_rejected(404, "NotFound", "Bundle absent not found");
     let other = site.bundle("plain", image()).await.name_any();
-    let (status, _, message) = site.put(&other, token, packed(&first)).await.refusal();
-    assert_eq!(
-        (status, &*message),
-        (409, r#"bundle source type is "image"; expected "upload""#)
-    );
+    let (status, _, message) = site.upload(&other, token, &first).await.rejection();
+    let expected = r#"bundle source type is "image"; expected "upload""#;
+    assert_eq!((status, &*message), (409, expected));
 
     let mut deleted = Bundle::new(&unique("bundle"), site.waiting().await.spec);
     deleted.metadata.finalizers = Some(vec!["example.com/wait".to_owned()]);
     let name = deleted.name_any();
     create(&site.bundles(), &deleted).await;
     delete(&site.bundles(), &name).await;
-    let (status, reason, _) = site.put(&name, token, packed(&first)).await.refusal();
-    assert_eq!((status, &*reason), (409, "Deleting"));
+    let answer = site.upload(&name, token, &first).await;
+    answer.assert_rejected(409, "Deleting", "*");
 
     let bundle = site.waiting().await;
     let name = bundle.name_any();
     let nothing = site.get(&format!("/uploads/{name}.tgz"), token).await;
     assert_eq!(nothing.status, 404);
     for (content, status) in [(&first, 201), (&first, 204), (&second, 201), (&first, 201)] {
-        let answer = site.put(&name, token, packed(content)).await;
-        assert_eq!(answer.status, status, "{:?}", answer.refusal());
+        let answer = site.upload(&name, token, content).await;
+        assert_eq!(answer.status, status, "{:?}", answer.rejection());
     }
     site.unpacked(&bundle, &digest(&first)).await;
-    assert_eq!(site.put(&name, token, packed(&first)).await.status, 204);
+    assert_eq!(site.upload(&name, token, &first).await.status, 204);
     site.store.remove(&digest(&second)).unwrap();
-    let (status, _, message) = site.put(&name, token, packed(&second)).await.refusal();
+    let (status, _, message) = site.upload(&name, token, &second).await.rejection();
     let late = "bundle has already been unpacked, cannot change content of existing bundle";
     assert_eq!((status, &*message), (409, late));
     // Content of a rejected upload is removed.
@@ -127,82 +118,55 @@ async fn invalid_archives_leave_nothing(site: &Site, token: &str) {
     let bundle = site.waiting().await;
     let name = bundle.name_any();
     let half = packed(&noise(100_000));
-    for (body, status, reason, parts) in tests::rows![
-        b"not an archive".to_vec(), 415, "NotGzip" => "";
-        Vec::new(), 422, "ArchiveTruncated" => "";
-        half[..half.len() / 2].to_vec(), 422, "ArchiveTruncated" => "";
-        packed(&noise(9 << 20)), 413, "TooLargeForCluster" => "--persistent-storage 8388608";
+    for (body, status, reason, message) in tests::rows![
+        b"not an archive".to_vec(), 415, "NotGzip" => "*";
+        Vec::new(), 422, "ArchiveTruncated" => "*";
+        half[..half.len() / 2].to_vec(), 422, "ArchiveTruncated" => "*";
+        packed(&noise(9 << 20)), 413, "TooLargeForCluster" => "*8388608*--persistent-storage*";
     ] {
-        let (found, found_reason, message) = site.put(&name, token, body).await.refusal();
-        assert_eq!((found, &*found_reason), (status, reason), "{message}");
-        let mut parts = parts.split_whitespace();
-        assert!(parts.all(|part| message.contains(part)), "{message}");
+        let answer = site.put(&name, token, body).await;
+        answer.assert_rejected(status, reason, message);
     }
     assert_eq!(maps(site).await, Vec::<String>::new());
     assert!(site.store.hold(&digest(&noise(9 << 20))).is_err());
     assert_eq!(site.fresh(&bundle).await.status, None);
 }
 
-async fn an_upload_must_have_the_digest_of_the_bundle(site: &Site, token: &str) {
-    let folded = files(&[("bundle/manifests/a.yaml", b"kind: A")]);
-    let (content, other) = (folded.clone().into_folder("bundle"), saying("other"));
-    let bundle = site.expecting(&digest(&content)).await;
-    let name = bundle.name_any();
-    for wrong in [&other, &noise(9 << 20)] {
-        let answer = site.put(&name, token, packed(wrong)).await.refusal();
-        let (status, reason, message) = answer;
-        assert_eq!((status, &*reason), (422, "DigestMismatch"));
-        for digest in [digest(wrong), digest(&content)] {
-            assert!(message.contains(&digest.to_string()), "{message}");
-        }
-        assert!(message.contains("spec.source.upload.digest"), "{message}");
-    }
-    assert!(site.store.digests().unwrap().is_empty());
-    assert_eq!(maps(site).await, [""; 0]);
-    assert_eq!(site.fresh(&bundle).await.status, None);
-
-    for (content, status) in [(&content, 201), (&content, 204), (&folded, 204)] {
-        let answer = site.put(&name, token, packed(content)).await;
-        assert_eq!(answer.status, status, "{:?}", answer.refusal());
-    }
-    assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
-}
-
-pub(super) async fn content_client_uploads_only_declared_content(site: &Site) {
+async fn content_client_uploads_only_declared_content(site: &Site) {
     let token = site.content_client().await;
     let content = saying("content");
     let name = site.waiting().await.name_any();
-    let (status, reason, message) = site.put(&name, &token, packed(&content)).await.refusal();
-    assert_eq!((status, &*reason), (403, "Forbidden"));
-    assert!(message.contains("spec.source.upload.digest"), "{message}");
+    let answer = site.upload(&name, &token, &content).await;
+    answer.assert_rejected(403, "Forbidden", "*spec.source.upload.digest*");
     assert_eq!(maps(site).await, [""; 0]);
 
     let name = site.expecting(&digest(&content)).await.name_any();
-    assert_eq!(site.put(&name, &token, packed(&content)).await.status, 201);
+    assert_eq!(site.upload(&name, &token, &content).await.status, 201);
 }
 
 async fn rejected_uploads_take_no_content(site: &Site, token: &str) {
     let (content, other) = (saying("this"), saying("other"));
-    let [first, second, third] = [
-        site.expecting(&digest(&content)).await.name_any(),
-        site.expecting(&digest(&content)).await.name_any(),
-        site.expecting(&digest(&other)).await.name_any(),
-    ];
+    let first = site.expecting(&digest(&content)).await.name_any();
+    let second = site.expecting(&digest(&content)).await.name_any();
+    let third = site.expecting(&digest(&other)).await.name_any();
     for (name, content, status) in tests::rows![
         &first, &content => 201;
         &second, &content => 201;
         &third, &content => 422;
         &second, &other => 422;
     ] {
-        let answer = site.put(name, token, packed(content)).await;
-        assert_eq!(answer.status, status, "{:?}", answer.refusal());
+        let answer = site.upload(name, token, content).await;
+        assert_eq!(answer.status, status, "{:?}", answer.rejection());
+        if status == 422 {
+            answer.assert_rejected(422, "DigestMismatch", "*spec.source.upload.digest*");
+        }
     }
     assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
     // The Bundle is unpacked from other content, and the uploaded content equals that of the others.
     let fourth = site.waiting().await;
     site.unpacked(&fourth, &digest(&other)).await;
-    let late = site.put(&fourth.name_any(), token, packed(&content)).await;
-    assert_eq!(late.refusal().1, "AlreadyUnpacked");
+    let late = site.upload(&fourth.name_any(), token, &content).await;
+    assert_eq!(late.rejection().1, "AlreadyUnpacked");
     assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
 }
 
@@ -239,7 +203,7 @@ async fn begin(
         // An invalid request, so that it cannot become the first upload.
         let request = site.request(Method::PUT, path, token).await;
         let request = request.header("Content-Type", "text/plain").body("x");
-        match Answer::from_request(request).await.refusal() {
+        match Answer::from_request(request).await.rejection() {
             (409, reason, message) => Ok((reason, message)),
             other => Err(format!("{other:?}")),
         }
@@ -249,20 +213,19 @@ async fn begin(
 }
 
 /// Leaves this replica without leadership.
-pub(super) async fn changes_during_uploads_leave_nothing(site: &Site, token: &str) {
+async fn changes_during_uploads_leave_nothing(site: &Site, token: &str) {
     let content = saying("for the first Bundle");
     let bundle = site.expecting(&digest(&content)).await;
     let name = bundle.name_any();
     let (end, slow, _) = begin(site, &name, token, &content).await;
 
     delete(&site.bundles(), &name).await;
-    let mut other = Bundle::new(&name, bundle.spec.clone());
     let second = digest(&saying("for the second Bundle")).to_string();
-    other.spec.source = upload(Some(second));
+    let other = support::bundle(&name, "plain", upload(Some(second)));
     create(&site.bundles(), &other).await;
     end.send(()).unwrap();
-    let (status, reason, message) = slow.await.unwrap().refusal();
-    assert_eq!((status, &*reason), (409, "Deleting"), "{message}");
+    let answer = slow.await.unwrap();
+    answer.assert_rejected(409, "Deleting", "*");
     assert_eq!(maps(site).await, [""; 0]);
     assert!(site.store.digests().unwrap().is_empty());
 
@@ -279,9 +242,82 @@ pub(super) async fn changes_during_uploads_leave_nothing(site: &Site, token: &st
     let (end, slow, _) = begin(site, &name, token, &saying("too late")).await;
     site.leading.set(false);
     end.send(()).unwrap();
-    let (status, _, message) = slow.await.unwrap().refusal();
+    let (status, _, message) = slow.await.unwrap().rejection();
     assert_eq!(status, 503, "{message}");
-    assert!(message.contains("is not the leader"), "{message}");
+    assert_has(message, "is not the leader");
     assert_eq!(maps(site).await, before);
     assert_eq!(site.store.digests().unwrap(), [digest(&first)]);
+}
+
+/// Returns the rule for the content of one Bundle.
+fn content_of(bundle: &str, verb: &str) -> Value {
+    json!([{
+        "apiGroups": ["core.rukpak.io"], "resources": ["bundles/content"], "resourceNames": [bundle], "verbs": [verb],
+    }])
+}
+
+// parity: b19-2
+#[tokio::test]
+async fn uploads_need_a_permission_and_an_unchanged_bundle() {
+    let site = Site::new().await;
+    roles_with_resource_names_allow_those_bundles(&site).await;
+    permission_on_the_url_is_deprecated(&site).await;
+    clear(&site).await;
+    content_client_uploads_only_declared_content(&site).await;
+    clear(&site).await;
+    let token = site.token(&["bundle-uploader"]).await;
+    changes_during_uploads_leave_nothing(&site, &token).await;
+}
+
+async fn roles_with_resource_names_allow_those_bundles(site: &Site) {
+    let content = saying("mine");
+    let mine = site.expecting(&digest(&content)).await.name_any();
+    let other = site.expecting(&digest(&content)).await.name_any();
+    let token = site.token_with(&content_of(&mine, "update")).await;
+    // The same digest in another Bundle does not extend the permission.
+    for other in [other.as_str(), "absent"] {
+        let answer = site.upload(other, &token, &content).await;
+        let message = format!(
+            "*is not allowed to update bundles.core.rukpak.io/content of Bundle {other};*--resource-name={other}*"
+        );
+        answer.assert_rejected(403, "Forbidden", &message);
+    }
+    assert_eq!(maps(site).await, [""; 0]);
+    assert!(site.store.digests().unwrap().is_empty());
+
+    let answer = site.upload(&mine, &token, &content).await;
+    assert_eq!(answer.status, 201, "{:?}", answer.rejection());
+    assert_eq!(answer.header("warning"), "");
+    // The verb get allows reading the upload.
+    let path = format!("/uploads/{mine}.tgz");
+    assert_eq!(site.get(&path, &token).await.status, 403);
+    let reader = site.token_with(&content_of(&mine, "get")).await;
+    assert_eq!(site.get(&path, &reader).await.content(), content);
+    assert_eq!(site.upload(&mine, &reader, &content).await.status, 403);
+    // The same holds for the roles of the install file: a reader learns that no content exists, and cannot upload.
+    let reader = site.token(&["bundle-reader"]).await;
+    let answer = site.upload(&mine, &reader, &content).await;
+    answer.assert_rejected(403, "Forbidden", "*bundle-uploader*");
+    let path = format!("/bundles/{mine}.tgz");
+    assert_eq!(site.get(&path, &reader).await.rejection().1, "NotUnpacked");
+    let uploader = site.token(&["bundle-uploader"]).await;
+    assert_eq!(site.get(&path, &uploader).await.status, 403);
+    assert_eq!(site.upload(&mine, &uploader, &content).await.status, 204);
+}
+
+async fn permission_on_the_url_is_deprecated(site: &Site) {
+    let name = site.waiting().await.name_any();
+    let rules = json!([{"nonResourceURLs": ["/uploads/*"], "verbs": ["get", "update"]}]);
+    let token = site.token_with(&rules).await;
+    let answer = site.upload(&name, &token, &saying("a")).await;
+    assert_eq!(answer.status, 201, "{:?}", answer.rejection());
+    let path = format!("/uploads/{name}.tgz");
+    for answer in [answer, site.get(&path, &token).await] {
+        let warning = answer.header("warning");
+        assert!(warning.starts_with("299 - \""), "{warning}");
+        assert_has(warning, "bundles.core.rukpak.io/content");
+    }
+    // The role of the install file has the permission that stays.
+    let uploader = site.token(&["bundle-uploader"]).await;
+    assert_eq!(site.get(&path, &uploader).await.header("warning"), "");
 }

@@ -31,10 +31,8 @@ impl Everything {
             });
             Ok::<_, String>(lines.collect::<Vec<_>>())
         });
-        let lists: Vec<Vec<String>> = stream::iter(lists)
-            .buffer_unordered(8)
-            .try_collect()
-            .await?;
+        let lists = stream::iter(lists).buffer_unordered(8);
+        let lists = lists.try_collect::<Vec<Vec<String>>>().await?;
         Ok(Self(lists.into_iter().flatten().collect()))
     }
 
@@ -57,21 +55,13 @@ impl Everything {
         let new = after.0.difference(&self.0).map(|line| format!("+ {line}"));
         let lost = self.0.difference(&after.0).map(|line| format!("- {line}"));
         let lines: Vec<String> = new.chain(lost).collect();
-        if lines.is_empty() {
-            Ok(())
-        } else {
-            Err(lines.join("\n"))
-        }
+        lines.is_empty().then_some(()).ok_or(lines.join("\n"))
     }
 }
 
 fn line_of(object: &Object) -> String {
-    line(
-        object.kind(),
-        object.group(),
-        object.namespace(),
-        object.name(),
-    )
+    let (kind, group) = (object.kind(), object.group());
+    line(kind, group, object.namespace(), object.name())
 }
 
 fn line(kind: &str, group: &str, namespace: &str, name: &str) -> String {
@@ -81,14 +71,10 @@ fn line(kind: &str, group: &str, namespace: &str, name: &str) -> String {
 /// Reports whether Kubernetes creates the object in its own time: in every Namespace, and for its controllers at their
 /// start.
 fn is_of_kubernetes(kind: &str, namespace: &str, name: &str) -> bool {
-    matches!(
-        (kind, namespace, name),
-        (
-            "Namespace",
-            _,
-            "default" | "kube-node-lease" | "kube-public" | "kube-system"
-        ) | ("ServiceAccount", _, "default")
-            | ("ServiceAccount", "kube-system", _)
-            | ("ConfigMap", _, "kube-root-ca.crt")
-    )
+    match kind {
+        "Namespace" => name == "default" || name.starts_with("kube-"),
+        "ServiceAccount" => name == "default" || namespace == "kube-system",
+        "ConfigMap" => name == "kube-root-ca.crt",
+        _ => false,
+    }
 }

@@ -6,30 +6,24 @@ use apply::preflight::{Check, Findings};
 use convert::bundle_info::BundleInfo;
 use kube::Client;
 use manifests::{
-    api::bundle_instance::{BundleInstance, BundleInstanceSpec, CheckMode, Preflight},
+    api::bundle_instance::{CheckMode, Preflight},
     openshift::{MaxOpenShiftVersion, Spelling},
 };
-
 use provisioner::cluster::{
     overrides::ContentDigests,
     versions::{self, Candidate, Versions},
 };
+use tests::assert_has;
 
 use crate::cluster_operator::{history, version};
 use crate::openshift::CLUSTER_VERSION;
 use crate::support::{apply, define, image, instance, without_controllers};
 
 async fn check(client: &Client, facts: &BundleInfo, cluster_version: CheckMode) -> Findings {
-    let preflight = Preflight {
-        cluster_version,
-        ..Preflight::default()
-    };
-    let spec = BundleInstanceSpec {
-        preflight: Some(preflight),
-        ..instance("sky", "plain", image("registry.example/a:1")).spec
-    };
+    let mut instance = instance("sky", "plain", image("registry.example/a:1"));
+    instance.spec.preflight = Some(tests::with!(Preflight, cluster_version));
     let candidate = Candidate {
-        instance: &BundleInstance::new("sky", spec),
+        instance: &instance,
         digests: ContentDigests::new(None, None),
         facts,
     };
@@ -40,26 +34,22 @@ async fn check(client: &Client, facts: &BundleInfo, cluster_version: CheckMode) 
 /// Checks that a bundle has this problem, or none, and that the check reports none if enforcement is off.
 async fn is_refused(client: &Client, facts: &BundleInfo, problem: Option<&str>) {
     let findings = check(client, facts, CheckMode::Enforce).await;
-    if let Some(problem) = problem {
-        let [found] = &findings.problems[..] else {
-            panic!("{findings:?}");
-        };
-        assert_eq!(found.check, Check::ClusterVersion);
-        assert!(found.message.starts_with(problem), "{found:?}");
-        let findings = check(client, facts, CheckMode::Off).await;
+    let Some(problem) = problem else {
         assert_eq!(findings, Findings::default());
-    } else {
-        assert_eq!(findings, Findings::default());
-    }
+        return;
+    };
+    let [found] = &findings.problems[..] else {
+        panic!("{findings:?}");
+    };
+    assert_eq!(found.check, Check::ClusterVersion);
+    assert!(found.message.starts_with(problem), "{found:?}");
+    let findings = check(client, facts, CheckMode::Off).await;
+    assert_eq!(findings, Findings::default());
 }
 
 fn facts(minor: u64) -> BundleInfo {
     let newest = MaxOpenShiftVersion::new(&format!("4.{minor}"), Spelling::BundleProperties);
-    BundleInfo {
-        name: "etcd.v1".into(),
-        max_open_shift_version: Some(newest),
-        ..BundleInfo::default()
-    }
+    tests::with!(BundleInfo, name: "etcd.v1".into(), max_open_shift_version: Some(newest))
 }
 
 // parity: max-3, max-12, max-16, convert-19
@@ -67,7 +57,12 @@ fn facts(minor: u64) -> BundleInfo {
 async fn bundles_are_held_back_by_the_versions_of_the_cluster() {
     let cluster = without_controllers().await;
     let client = cluster.client().unwrap();
-    newer_kubernetes_is_required(&client).await;
+    let versions = Versions::new(client.clone(), None);
+    let running = versions.kubernetes_release().await.unwrap();
+    let newer = format!("1.{}.0", running.minor + 1);
+    let problem = format!("etcd.v1 requires Kubernetes >= {newer} but the cluster is {running};");
+    let newer = tests::with!(facts(12) => min_kube_version: Some(newer));
+    is_refused(&client, &newer, Some(&problem)).await;
 
     // Plain Kubernetes.
     is_refused(&client, &facts(12), None).await;
@@ -81,9 +76,8 @@ async fn bundles_are_held_back_by_the_versions_of_the_cluster() {
     // An OpenShift cluster that does not know its version yet.
     let findings = check(&client, &facts(12), CheckMode::Enforce).await;
     assert_eq!(findings.problems, []);
-    let unknown = "the ClusterVersion has no version";
     let warning = &findings.warnings[0].message;
-    assert!(warning.contains(unknown), "{findings:?}");
+    assert_has(warning, "the ClusterVersion has no version");
 
     apply(&cluster, &version()).await;
     for (entries, newest, problem) in tests::rows![
@@ -95,20 +89,4 @@ async fn bundles_are_held_back_by_the_versions_of_the_cluster() {
         history(&cluster, entries).await;
         is_refused(&client, &facts(newest), problem).await;
     }
-}
-
-/// A bundle that needs a newer Kubernetes is rejected.
-async fn newer_kubernetes_is_required(client: &Client) {
-    let versions = Versions::new(client.clone(), None);
-    let running = versions.kubernetes_release().await.unwrap();
-    assert_eq!(versions.kubernetes().await.unwrap().minor, running.minor);
-    let needs = |min: String| BundleInfo {
-        name: "etcd.v1".into(),
-        min_kube_version: Some(min),
-        ..BundleInfo::default()
-    };
-    is_refused(client, &needs(running.to_string()), None).await;
-    let newer = format!("1.{}.0", running.minor + 1);
-    let problem = format!("etcd.v1 requires Kubernetes >= {newer} but the cluster is {running};");
-    is_refused(client, &needs(newer), Some(&problem)).await;
 }

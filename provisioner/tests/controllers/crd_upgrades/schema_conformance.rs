@@ -1,11 +1,7 @@
 //! Comparison of the project's schema validation with that of the API server: both must agree on every pair of schema
 //! and value.
 
-use kube::{
-    Api,
-    api::{DynamicObject, PostParams},
-    core::{ApiResource, GroupVersionKind},
-};
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use super::{Definition, version};
@@ -91,89 +87,71 @@ const CASES: &str = r#"
     {"type": "string", "format": "nobody-knows"} => ["x"]
 "#;
 
+/// Returns the schemas, each with at most five values: a problem names at most five custom resources.
 fn cases() -> Vec<(Value, Vec<Value>)> {
     let parsed = |text: &str| -> Value {
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
     };
-    let rows = CASES.trim().replace("\n      ", " ");
-    rows.lines()
-        .map(|row| row.split_once(" => ").unwrap())
-        .map(|(schema, values)| (parsed(schema), parsed(values).as_array().unwrap().clone()))
-        .collect()
+    let mut cases = Vec::new();
+    for row in CASES.trim().replace("\n      ", " ").lines() {
+        let (schema, values) = row.split_once(" => ").unwrap();
+        let (schema, values) = (parsed(schema), parsed(values));
+        let values = values.as_array().unwrap().chunks(5);
+        cases.extend(values.map(|values| (schema.clone(), values.to_vec())));
+    }
+    cases
 }
 
 /// Each case is a field of one CRD, each value a custom resource that has only this field.
 #[tokio::test]
 async fn schema_validation_agrees_with_the_api_server() {
-    // A problem names at most five custom resources.
-    let cases: Vec<(Value, Vec<Value>)> = cases()
-        .iter()
-        .flat_map(|(schema, values)| {
-            values
-                .chunks(5)
-                .map(|values| (schema.clone(), values.to_vec()))
-        })
-        .collect();
+    let cases = cases();
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let lax = Definition::new("Cluster", &[version("v1", &anything)]).await;
     let strict = |fields: Value| {
-        let spec = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": fields});
+        let mut spec = anything.clone();
+        spec["properties"] = fields;
         version("v1", &spec)
     };
     let field = |case: usize| format!("f{case}");
-    let all: serde_json::Map<_, _> = cases
-        .iter()
-        .enumerate()
-        .map(|(at, (schema, _))| (field(at), schema.clone()))
-        .collect();
+    let all = cases.iter().enumerate();
+    let all = all.map(|(case, (schema, _))| (field(case), schema.clone()));
+    let all: serde_json::Map<_, _> = all.collect();
     let real = Definition::new("Cluster", &[strict(json!(all))]).await;
-    let resource = ApiResource::from_gvk_with_plural(
-        &GroupVersionKind::gvk(&real.group, "v1", "Star"),
-        "stars",
-    );
-    let stars: Api<DynamicObject> = Api::all_with(real.client.clone(), &resource);
-    let dry_run = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
+    let dry_run = tests::with!(PostParams, dry_run: true);
 
     let mut disagreements = Vec::new();
     let mut counts = [0, 0];
     for (case, (schema, values)) in cases.iter().enumerate() {
+        let name = |at: usize| format!("star-{case}-{at}");
+        let spec = |value: &Value| json!({field(case): value});
         for (at, value) in values.iter().enumerate() {
-            let spec = json!({field(case): value});
-            lax.star(None, &format!("star-{case}-{at}"), &spec).await;
+            lax.star(None, &name(at), &spec(value)).await;
         }
         let incoming = lax.crd(&[strict(json!({field(case): schema}))]);
         let found = lax.check(&incoming).await;
         for (at, value) in values.iter().enumerate() {
-            let name = format!("star-{case}-{at}");
-            let star = json!({
-                "apiVersion": format!("{}/v1", real.group), "kind": "Star", "metadata": {"name": name},
-                "spec": {field(case): value},
-            });
-            let star: DynamicObject = serde_json::from_value(star).unwrap();
-            let theirs = match stars.create(&dry_run, &star).await {
+            let name = name(at);
+            let star = serde_json::from_value(real.star_object(&name, &spec(value))).unwrap();
+            let theirs = match real.stars(None).create(&dry_run, &star).await {
                 Ok(_) => None,
                 Err(kube::Error::Api(status)) if status.code == 422 => Some(status.message),
                 Err(error) => panic!("{name}: {error}"),
             };
-            let own_problem = found
-                .problems
-                .iter()
-                .find(|p| p.message.contains(&format!("object {name} failed")));
-            // A dropped field is not an error for the API server; the check reports it explicitly.
+            let mut own_problems = found.problems.iter().map(|problem| &problem.message);
             let own_problem =
-                own_problem.filter(|problem| !problem.message.contains("would be lost"));
+                own_problems.find(|message| message.contains(&format!("object {name} failed")));
+            // A dropped field is not an error for the API server; the check reports it explicitly.
+            let own_problem = own_problem.filter(|message| !message.contains("would be lost"));
             if own_problem.is_some() != theirs.is_some() {
                 disagreements.push(format!(
-                    "{schema} {value}: apiserver {theirs:?}, ours {own_problem:?}"
+                    "{schema} {value}: API server {theirs:?}, ours {own_problem:?}"
                 ));
             }
             counts[usize::from(theirs.is_some())] += 1;
         }
         for at in 0..values.len() {
-            delete(&lax.stars(None), &format!("star-{case}-{at}")).await;
+            delete(&lax.stars(None), &name(at)).await;
         }
     }
     assert!(disagreements.is_empty(), "{}", disagreements.join("\n"));

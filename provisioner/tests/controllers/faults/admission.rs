@@ -10,57 +10,33 @@ use tokio::time::{Instant, sleep};
 
 use super::support::{Stage, install_maps, stage, took};
 use super::webhook::{Hook, Say};
-use crate::support::{Options, merge, message, quota};
+use crate::support::{Options, merge, quota};
 
 /// Time in which a test watches for writes without a reason.
 const WHILE: Duration = Duration::from_secs(6);
-/// Number of ConfigMaps of each instance.
 const MAPS: usize = 10;
 
-async fn install(stage: &Stage, name: &str) {
+/// Installs objects that admission denies: the condition Installed contains these texts, and at most this number of
+/// requests is sent. The installation succeeds once the obstacle is removed.
+async fn is_waited_for(
+    stage: &Stage,
+    name: &str,
+    (texts, max_requests): (&[&str], usize),
+    remove: impl Future<Output = ()>,
+) {
+    let mark = stage.audit.mark();
     install_maps(&stage.world, name, MAPS).await;
-}
-
-/// Waits until the message of the condition Installed contains these texts, and returns the message.
-async fn says(stage: &Stage, name: &str, texts: &[&str]) -> String {
-    let instance = stage.world.says(name, "Installed", texts).await;
-    message(&instance, "Installed").to_owned()
-}
-
-/// A denial is quoted, and the provisioner retries from time to time.
-async fn denial_is_quoted_and_retried(stage: &Stage) {
-    let name = stage.world.namespace("denied").await;
-    let hook = Hook::new(&stage.world, &name, Say::No("not on Fridays")).await;
-    let mark = stage.audit.mark();
-    install(stage, &name).await;
-    let message = says(stage, &name, &["not on Fridays", "ConfigMap"]).await;
-    assert!(message.contains("the policy that denies it"), "{message}");
+    stage.world.says(name, "Installed", texts).await;
     sleep(WHILE).await;
-    stage.audit.since(&mark).at_most(100, "denied");
-
-    hook.remove(&stage.world).await;
+    stage.audit.since(&mark).at_most(max_requests, name);
+    remove.await;
     let allowed = Instant::now();
-    stage.world.wait_instance(&name, "Healthy", "True").await;
-    took("from the permission to the installation", allowed);
-    stage.world.uninstall(&name).await;
-}
-
-/// A webhook that does not answer is named and waited for.
-async fn unavailable_webhook_is_waited_for(stage: &Stage) {
-    let name = stage.world.namespace("mute").await;
-    let hook = Hook::dead(&stage.world, &name).await;
-    let mark = stage.audit.mark();
-    install(stage, &name).await;
-    says(stage, &name, &["failed calling webhook", "retrying"]).await;
-    sleep(WHILE).await;
-    let requests = stage.audit.since(&mark);
-    requests.at_most(200, "a webhook that is dead");
-
-    hook.remove(&stage.world).await;
-    let again = Instant::now();
-    stage.world.wait_instance(&name, "Healthy", "True").await;
-    took("from the end of the webhook to the installation", again);
-    stage.world.uninstall(&name).await;
+    stage.world.wait_instance(name, "Healthy", "True").await;
+    took(
+        &format!("{name}, from the permission to the installation"),
+        allowed,
+    );
+    stage.world.uninstall(name).await;
 }
 
 /// Fields that a webhook changes are not applied repeatedly.
@@ -69,7 +45,7 @@ async fn mutation_is_no_drift(stage: &Stage) {
     let change = json!([{"op": "replace", "path": "/data/text", "value": "changed"},
         {"op": "add", "path": "/data/more", "value": "from the webhook"}]);
     let hook = Hook::new(&stage.world, &name, Say::Change(change)).await;
-    install(stage, &name).await;
+    install_maps(&stage.world, &name, MAPS).await;
     stage.world.wait_instance(&name, "Healthy", "True").await;
     let mark = stage.audit.mark();
     sleep(WHILE).await;
@@ -87,31 +63,28 @@ async fn mutation_is_no_drift(stage: &Stage) {
     stage.world.uninstall(&name).await;
 }
 
-/// A quota is reported, and the objects are applied once the quota allows them.
-async fn quota_is_reported_and_waited_for(stage: &Stage) {
-    let name = stage.world.namespace("quota").await;
-    let few = json!({"count/configmaps": "5"});
-    let quotas = quota(&stage.world, &name, "few", &few).await;
-    let mark = stage.audit.mark();
-    install(stage, &name).await;
-    let message = says(stage, &name, &["exceeded quota", "few"]).await;
-    assert!(message.contains("raise the quota"), "{message}");
-    sleep(WHILE).await;
-    stage.audit.since(&mark).at_most(100, "a quota");
-
-    let more = json!({"spec": {"hard": {"count/configmaps": "50"}}});
-    merge(&quotas, "few", &more).await;
-    let raised = Instant::now();
-    stage.world.wait_instance(&name, "Healthy", "True").await;
-    took("from the larger quota to the installation", raised);
-    stage.world.uninstall(&name).await;
-}
-
 #[tokio::test]
 async fn admission_is_reported_and_never_pressed() {
     let stage = stage(Options::default()).await;
-    quota_is_reported_and_waited_for(&stage).await;
-    denial_is_quoted_and_retried(&stage).await;
-    unavailable_webhook_is_waited_for(&stage).await;
+    let world = &stage.world;
+    let name = world.namespace("quota").await;
+    let few = json!({"count/configmaps": "5"});
+    let quotas = quota(world, &name, "few", &few).await;
+    let raise = async {
+        let more = json!({"spec": {"hard": {"count/configmaps": "50"}}});
+        merge(&quotas, "few", &more).await;
+    };
+    let texts: &[&str] = &["exceeded quota", "few", "raise the quota"];
+    is_waited_for(&stage, &name, (texts, 100), raise).await;
+
+    let name = world.namespace("denied").await;
+    let hook = Hook::new(world, &name, Say::No("not on Fridays")).await;
+    let texts: &[&str] = &["not on Fridays", "ConfigMap", "the policy that denies it"];
+    is_waited_for(&stage, &name, (texts, 100), hook.remove(world)).await;
+
+    let name = world.namespace("mute").await;
+    let hook = Hook::dead(world, &name).await;
+    let texts: &[&str] = &["failed calling webhook", "retrying"];
+    is_waited_for(&stage, &name, (texts, 200), hook.remove(world)).await;
     mutation_is_no_drift(&stage).await;
 }

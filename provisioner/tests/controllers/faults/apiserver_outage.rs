@@ -11,7 +11,7 @@ use super::support::{Stage, stage, took};
 use crate::support::{Options, Play, delete, wait_for};
 
 /// Maximum number of requests of a provisioner of five instances while it recovers.
-const MOST: usize = 1500;
+const MAX_REQUESTS: usize = 1500;
 
 /// Four instances, each in another state.
 struct Four {
@@ -31,10 +31,11 @@ impl Four {
             newer: Play::new(world, "newer").await,
             leaving: Play::new(world, "leaving").await,
         };
-        for play in [&four.healthy, &four.newer, &four.leaving] {
+        let installed = [&four.healthy, &four.newer, &four.leaving];
+        for play in installed {
             play.install(world, 1).await;
         }
-        for play in [&four.healthy, &four.newer, &four.leaving] {
+        for play in installed {
             play.settled(world, 1).await;
         }
         four
@@ -69,8 +70,6 @@ impl Four {
     async fn remove(&self, stage: &Stage) {
         for play in [&self.healthy, &self.new, &self.newer] {
             play.remove(&stage.world).await;
-        }
-        for play in [&self.healthy, &self.new, &self.newer] {
             play.wait_deleted(&stage.world).await;
         }
     }
@@ -96,8 +95,9 @@ async fn survives(stage: &Stage, away: &[Program]) {
     }
     let back = Instant::now();
     four.is_over(stage).await;
-    took(&format!("{away:?}"), back);
-    stage.audit.since(&mark).at_most(MOST, &format!("{away:?}"));
+    let stopped = format!("{away:?}");
+    took(&stopped, back);
+    stage.audit.since(&mark).at_most(MAX_REQUESTS, &stopped);
     let provisioner = stage.provisioner().await;
     assert!(!provisioner.has_ended(), "{away:?}");
     assert_eq!(provisioner.pid().await, pid, "{away:?}");

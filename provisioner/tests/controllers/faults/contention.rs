@@ -14,12 +14,13 @@ use tokio::time::{Instant, interval, sleep};
 
 use super::support::{Stage, empty, stage, took};
 use crate::support::{
-    Options, Play, Provisioner, World, bind, delete, eventually, kubeconfig_of, merge, patch_as,
+    Options, Play, Provisioner, World, bind, delete, eventually, kubeconfig_of, patch_as,
     service_account, token, until,
 };
 
-/// Time in which other clients write.
 const WHILE: Duration = Duration::from_secs(6);
+
+const INTERVAL: Duration = Duration::from_millis(20);
 
 /// The provisioner does not write an instance because another client does.
 async fn written_instance_is_not_written_back(stage: &Stage) {
@@ -28,17 +29,18 @@ async fn written_instance_is_not_written_back(stage: &Stage) {
     play.install(world, 1).await;
     play.settled(world, 1).await;
     let instances: Api<BundleInstance> = world.api();
-    let annotate = async |n: usize| {
-        let patch = json!({"metadata": {"annotations": {"example.com/n": n.to_string()}}});
-        merge(&instances, &play.name, &patch).await;
+    let annotate = async |text: String| {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {"example.com/n": text}}}));
+        let params = PatchParams::default();
+        instances.patch(&play.name, &params, &patch).await
     };
     let mark = stage.audit.mark();
     let end = Instant::now() + WHILE;
-    let mut pace = interval(Duration::from_millis(20));
+    let mut pace = interval(INTERVAL);
     let mut count = 0;
     while Instant::now() < end {
         pace.tick().await;
-        annotate(count).await;
+        annotate(count.to_string()).await.unwrap();
         count += 1;
     }
     let requests = stage.audit.since(&mark);
@@ -47,15 +49,10 @@ async fn written_instance_is_not_written_back(stage: &Stage) {
 
     // An upgrade and a removal come through between their writes.
     let rival = async {
-        let mut pace = interval(Duration::from_millis(20));
+        let mut pace = interval(INTERVAL);
         for n in 0.. {
             pace.tick().await;
-            let patch =
-                json!({"metadata": {"annotations": {"example.com/n": format!("more {n}")}}});
-            let written = instances
-                .patch(&play.name, &PatchParams::default(), &Patch::Merge(patch))
-                .await;
-            if written.is_err() {
+            if annotate(format!("more {n}")).await.is_err() {
                 break;
             }
         }
@@ -81,7 +78,7 @@ async fn contested_object_is_repaired_with_delays(stage: &Stage) {
     let theirs = json!({"data": {"text": "rival"}});
     let mark = stage.audit.mark();
     let end = Instant::now() + WHILE;
-    let mut pace = interval(Duration::from_millis(20));
+    let mut pace = interval(INTERVAL);
     while Instant::now() < end {
         pace.tick().await;
         patch_as(&maps, "map-05", "rival", &theirs).await;
@@ -119,37 +116,28 @@ async fn rate_limiting_api_server_gets_few_requests() {
             "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}}});
     world.apply(&level).await;
     // Only admins are exempt: a provisioner with an ordinary service account.
-    let options = Options {
-        kubeconfig: Some(kubeconfig_of(cluster, &account).await),
-        ..Options::default()
-    };
+    let kubeconfig = Some(kubeconfig_of(cluster, &account).await);
+    let options = tests::with!(Options, kubeconfig);
     let provisioner = Provisioner::start(cluster, options).await;
     let play = Play::new(&world, "throttled").await;
     play.install(&world, 1).await;
     play.settled(&world, 1).await;
 
-    world
-        .apply(&json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
-            "metadata": {"name": name},
-            "spec": {"matchingPrecedence": 2, "priorityLevelConfiguration": {"name": name},
-                "rules": [{"subjects": [{"kind": "ServiceAccount", "serviceAccount": account}],
-                    "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true,
-                        "namespaces": ["*"]}]}]}}))
-        .await;
+    let all = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"]});
+    let subject = json!({"kind": "ServiceAccount", "serviceAccount": account});
+    let schema = json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
+        "metadata": {"name": name},
+        "spec": {"matchingPrecedence": 2, "priorityLevelConfiguration": {"name": name},
+            "rules": [{"subjects": [subject], "resourceRules": [all]}]}});
+    world.apply(&schema).await;
     // Of several concurrent requests one succeeds.
     let client = client_of(&world, &account).await;
     let maps: Api<ConfigMap> = Api::namespaced(client, "default");
     eventually("the account is throttled", async || {
         let answers = join_all((0..20).map(|_| maps.get_opt("nothing"))).await;
-        let is_refusal =
-            |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 429);
-        let refused = answers
-            .iter()
-            .filter(|answer| answer.as_ref().is_err_and(is_refusal))
-            .count();
-        (refused > 0)
-            .then_some(())
-            .ok_or_else(|| format!("{answers:?}"))
+        let is_throttled = |answer: &kube::Result<_>| matches!(answer, Err(kube::Error::Api(status)) if status.code == 429);
+        let is_any = answers.iter().any(is_throttled);
+        is_any.then_some(()).ok_or_else(|| format!("{answers:?}"))
     })
     .await;
     let mark = audit.mark();
@@ -170,10 +158,8 @@ async fn rate_limiting_api_server_gets_few_requests() {
 /// Returns a client of that service account which does not retry.
 async fn client_of(world: &World, account: &ServiceAccountRef) -> kube::Client {
     let mut config = world.cluster.config().clone();
-    config.auth_info = kube::config::AuthInfo {
-        token: Some(token(world.cluster, account).await.into()),
-        ..kube::config::AuthInfo::default()
-    };
+    let token = Some(token(world.cluster, account).await.into());
+    config.auth_info = tests::with!(kube::config::AuthInfo, token);
     config.default_retry = false;
     kube::Client::try_from(config).unwrap()
 }

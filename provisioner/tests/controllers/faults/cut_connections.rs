@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use cluster::Program::Apiserver;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, ResourceExt as _};
 use tokio::time::{Instant, sleep};
 
-use super::expired_watch::expired_watch_is_followed_by_a_list;
 use super::support::{Stage, stage_behind_line, took};
-use crate::support::{Line, Play};
+use crate::support::{Line, Play, delete, until, wait_for};
 
-/// Number of interruptions.
 const CUTS: usize = 20;
 
 /// Connections that are interrupted at random moments do no harm.
@@ -45,6 +46,35 @@ async fn cuts_do_no_harm(stage: &Stage, line: &mut Line) {
     stage.audit.since(&mark).at_most(4000, "cuts");
     assert_eq!(stage.provisioner().await.pid().await, pid);
     assert!(!stage.provisioner().await.has_ended());
+}
+
+/// Changes that an expired watch did not report are found by a list.
+async fn expired_watch_is_followed_by_a_list(stage: &Stage, line: &mut Line) {
+    let world = &stage.world;
+    let play = Play::new(world, "expired").await;
+    play.install(world, 1).await;
+    play.settled(world, 1).await;
+    let maps = Api::<ConfigMap>::namespaced(world.client(), &play.space);
+    let before = maps.get("map-01").await.unwrap().uid();
+
+    line.cut();
+    delete(&maps, "map-01").await;
+    // A new API server has no events from before its start.
+    stage.cluster.stop(Apiserver).await.unwrap();
+    stage.cluster.start_again(Apiserver).await.unwrap();
+    let mark = stage.audit.mark();
+    line.mend().await;
+    wait_for(maps, "map-01", "there again", |map: &ConfigMap| {
+        (map.uid() != before).then_some(())
+    })
+    .await;
+    play.settled(world, 1).await;
+    let provisioner = stage.provisioner().await;
+    let log = async || provisioner.log();
+    until("watches have expired", log, |log| log.contains("Expired")).await;
+    stage.audit.since(&mark).at_most(300, "expired watches");
+    play.remove(world).await;
+    play.wait_deleted(world).await;
 }
 
 #[tokio::test]

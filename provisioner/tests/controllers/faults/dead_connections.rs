@@ -17,10 +17,8 @@ const NOTICED: Duration = Duration::from_secs(110);
 async fn silently_dead_connections_are_closed() {
     let (stage, line) = stage_behind_line().await;
     let world = &stage.world;
-    let (old, new) = (
-        Play::new(world, "frozen").await,
-        Play::new(world, "late").await,
-    );
+    let old = Play::new(world, "frozen").await;
+    let new = Play::new(world, "late").await;
     old.install(world, 1).await;
     old.settled(world, 1).await;
     let maps = Api::<ConfigMap>::namespaced(world.client(), &old.space);
@@ -35,18 +33,15 @@ async fn silently_dead_connections_are_closed() {
     new.install(world, 1).await;
     delete(&maps, "map-03").await;
     let instances = world.api::<BundleInstance>();
-    let is_over = async || {
+    let is_noticed = async || {
         let status = instances.get(&new.name).await.unwrap().status;
         let is_known = status.is_some_and(|status| status.observed().is_some());
         let map = maps.get_opt("map-03").await.unwrap();
         is_known && map.is_some_and(|map| map.uid() != before)
     };
-    while !is_over().await {
-        assert!(
-            frozen.elapsed() < NOTICED,
-            "{}",
-            stage.provisioner().await.log()
-        );
+    while !is_noticed().await {
+        let log = stage.provisioner().await.log();
+        assert!(frozen.elapsed() < NOTICED, "{log}");
         sleep(Duration::from_millis(500)).await;
     }
     took("from the silence to its end", frozen);
@@ -54,6 +49,6 @@ async fn silently_dead_connections_are_closed() {
     old.settled(world, 1).await;
     for play in [&old, &new] {
         play.remove(world).await;
-        play.gone(world).await;
+        play.wait_deleted(world).await;
     }
 }

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, env, time::Duration};
 
 use kube::Api;
-use manifests::api::bundle_instance::{BundleInstance, Rollback};
+use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, Rollback};
 use tokio::time::{Instant, sleep};
 
 use super::support::empty;
@@ -53,29 +53,23 @@ impl Declared {
         }
     }
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::Nothing => "removed",
-            Self::Version(_) => "installed",
-            Self::Pinned(_) => "pinned",
-            Self::Failed(_) => "failed",
-        }
-    }
-
     /// Reports whether the objects are rendered from content.
     fn needs_content(self) -> bool {
         matches!(self, Self::Version(_) | Self::Failed(_))
     }
 }
 
-/// An instance, and its recorded state.
+fn newest_revision(status: &BundleInstanceStatus) -> i64 {
+    let newest = status.revisions.last();
+    newest.map_or(0, |newest| newest.number)
+}
+
 struct Subject {
     play: Play,
     /// Line to the registry.
     line: Line,
     is_cut: bool,
     declared: Declared,
-    /// Newest revision before the last change.
     before: i64,
     /// Revisions of the two versions.
     revisions: [Option<i64>; 2],
@@ -104,8 +98,7 @@ impl Subject {
         let instances: Api<BundleInstance> = world.api();
         let found = instances.get_opt(&self.play.name).await.unwrap();
         let status = found.and_then(|instance| instance.status);
-        let revisions = status.map(|status| status.revisions).unwrap_or_default();
-        revisions.last().map_or(0, |newest| newest.number)
+        newest_revision(&status.unwrap_or_default())
     }
 
     async fn declare(&mut self, world: &World, mut now: Declared) {
@@ -155,7 +148,7 @@ impl Subject {
         eventually(&format!("{name} is recorded"), async || {
             let instance = api.get(name).await.map_err(|error| error.to_string())?;
             let status = instance.status.unwrap_or_default();
-            let newest = status.revisions.last().map_or(0, |newest| newest.number);
+            let newest = newest_revision(&status);
             // The objects may be those that are installed.
             let generation = instance.metadata.generation;
             let says = |type_, reason: &str, part: &str| {
@@ -205,11 +198,8 @@ async fn survives(prefix: &str, kills: u64, is_kept: bool) {
     let (cluster, audit, _turn) = empty().await;
     let store = storage();
     let start = || {
-        let options = Options {
-            storage: is_kept.then(|| store.path().to_owned()),
-            ..Options::default()
-        };
-        Provisioner::launch(cluster, options)
+        let storage = is_kept.then(|| store.path().to_owned());
+        Provisioner::launch(cluster, tests::with!(Options, storage))
     };
     let world = World::bare(cluster);
     let mut subjects = [
@@ -218,7 +208,6 @@ async fn survives(prefix: &str, kills: u64, is_kept: bool) {
         Subject::new(&world, prefix).await,
     ];
     let mut slowest = Duration::ZERO;
-    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
     let mark = audit.mark();
     let mut provisioner = start();
     let mut is_reached = true;
@@ -228,7 +217,6 @@ async fn survives(prefix: &str, kills: u64, is_kept: bool) {
             for subject in &mut subjects {
                 let now = subject.declared.next(&mut random, is_reached);
                 subject.declare(&world, now).await;
-                *counts.entry(subject.declared.name()).or_default() += 1;
             }
         }
         sleep(Duration::from_millis(random.u64(0..LONGEST))).await;
@@ -249,11 +237,8 @@ async fn survives(prefix: &str, kills: u64, is_kept: bool) {
             slowest = slowest.max(began.elapsed());
         }
         if kill % 10 == 9 {
-            eprintln!(
-                "{prefix}: {} kills, slowest {:.1} s, {counts:?}",
-                kill + 1,
-                slowest.as_secs_f64()
-            );
+            let count = kill + 1;
+            eprintln!("{prefix}: {count} kills, slowest {slowest:.1?}");
         }
     }
     for subject in &mut subjects {
@@ -264,11 +249,8 @@ async fn survives(prefix: &str, kills: u64, is_kept: bool) {
         }
     }
     let requests = audit.since(&mark);
-    eprintln!(
-        "{prefix}: {} requests in {:.0} s",
-        requests.all.len(),
-        requests.time.as_secs_f64()
-    );
+    let (count, time) = (requests.all.len(), requests.time);
+    eprintln!("{prefix}: {count} requests in {time:.0?}");
 }
 
 // parity: rukpak-30

@@ -32,7 +32,6 @@ pub(crate) struct Audit {
     log: PathBuf,
 }
 
-/// A position in the audit log.
 pub(crate) struct Mark {
     offset: u64,
     at: Instant,
@@ -44,12 +43,17 @@ pub(crate) struct Requests {
     pub(crate) time: Duration,
 }
 
-/// A request of a provisioner.
 pub(crate) struct Request {
     pub(crate) verb: String,
     pub(crate) uri: String,
     /// Process that sent the request.
     pub(crate) agent: String,
+}
+
+impl Request {
+    pub(crate) fn is_write(&self) -> bool {
+        !["get", "list", "watch"].contains(&self.verb.as_str())
+    }
 }
 
 /// Sets up the stage for one test.
@@ -71,10 +75,7 @@ async fn begin((cluster, audit, lease): Empty, options: Options) -> Stage {
 pub(crate) async fn stage_behind_line() -> (Stage, Line) {
     let empty = empty().await;
     let (line, kubeconfig) = Line::of_kubeconfig(empty.0).await;
-    let options = Options {
-        kubeconfig: Some(kubeconfig),
-        ..Options::default()
-    };
+    let options = tests::with!(Options, kubeconfig: Some(kubeconfig));
     (begin(empty, options).await, line)
 }
 
@@ -97,11 +98,10 @@ pub(crate) async fn install_maps(world: &World, name: &str, count: usize) {
 
 /// Prints the time since `since`.
 pub(crate) fn took(description: &str, since: Instant) {
-    eprintln!("{description}: {:.1} s", since.elapsed().as_secs_f64());
+    eprintln!("{description}: {:.1?}", since.elapsed());
 }
 
 impl Stage {
-    /// Returns the provisioner.
     pub(crate) async fn provisioner(&self) -> &Provisioner {
         self.world.provisioner().await
     }
@@ -124,11 +124,12 @@ impl Audit {
         log.read_to_string(&mut text).unwrap();
         let request = |line: &str| {
             let event: Value = serde_json::from_str(line).ok()?;
-            let agent = event["userAgent"].as_str()?;
+            let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
+            let agent = text("userAgent");
             agent.starts_with(AGENT).then(|| Request {
-                verb: event["verb"].as_str().unwrap_or_default().to_owned(),
-                uri: event["requestURI"].as_str().unwrap_or_default().to_owned(),
-                agent: agent.to_owned(),
+                verb: text("verb"),
+                uri: text("requestURI"),
+                agent,
             })
         };
         Requests {
@@ -141,30 +142,26 @@ impl Audit {
 impl Requests {
     /// Returns the number of writes, without Events.
     pub(crate) fn writes(&self) -> usize {
-        let reads = ["get", "list", "watch"];
-        let writes = |request: &&Request| {
-            !reads.contains(&request.verb.as_str()) && !request.uri.contains("/events")
-        };
-        self.all.iter().filter(writes).count()
+        let writes = self.all.iter().filter(|request| request.is_write());
+        writes
+            .filter(|write| !write.uri.contains("/events"))
+            .count()
     }
 
     /// Panics if more requests than `most` were sent; a loop without a delay sends hundreds per second.
     pub(crate) fn at_most(&self, most: usize, when: &str) {
-        eprintln!(
-            "{when}: {} requests in {:.1} s",
-            self.all.len(),
-            self.time.as_secs_f64()
-        );
-        assert!(self.all.len() <= most, "{when}: more than {most}:\n{self}");
+        let (count, time) = (self.all.len(), self.time);
+        eprintln!("{when}: {count} requests in {time:.1?}");
+        assert!(count <= most, "{when}: more than {most}:\n{self}");
     }
 }
 
 impl std::fmt::Display for Requests {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-        for it in &self.all {
-            let path = it.uri.split('?').next().unwrap_or_default();
-            *counts.entry((&it.verb, path)).or_default() += 1;
+        for request in &self.all {
+            let path = request.uri.split('?').next().unwrap_or_default();
+            *counts.entry((&request.verb, path)).or_default() += 1;
         }
         let mut counts: Vec<_> = counts.into_iter().collect();
         counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));

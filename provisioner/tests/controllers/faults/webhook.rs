@@ -27,7 +27,6 @@ pub(crate) struct Hook {
 }
 
 impl Hook {
-    /// Registers a webhook for a namespace.
     pub(crate) async fn new(world: &World, namespace: &str, say: Say) -> Self {
         let ca = Authority::default();
         let site = Site::start(Some(&ca), move |request| {
@@ -35,64 +34,47 @@ impl Hook {
             async move { answer }
         });
         let client = json!({"url": site.url("/"), "caBundle": STANDARD.encode(ca.pem())});
-        let hook = Self {
-            name: namespace.to_owned(),
-            _site: Some(site),
-        };
-        hook.register(world, client).await;
-        hook
+        Self::register(world, namespace, client, Some(site)).await
     }
 
-    /// Registers a webhook without a server.
     pub(crate) async fn dead(world: &World, namespace: &str) -> Self {
-        let hook = Self {
-            name: namespace.to_owned(),
-            _site: None,
-        };
-        hook.register(world, json!({"url": "https://127.0.0.1:1/"}))
-            .await;
-        hook
+        let client = json!({"url": "https://127.0.0.1:1/"});
+        Self::register(world, namespace, client, None).await
     }
 
-    async fn register(&self, world: &World, client: Value) {
+    async fn register(world: &World, name: &str, client: Value, site: Option<Site>) -> Self {
         let configuration = json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": self.name},
+            "metadata": {"name": name},
             "webhooks": [{
                 "name": "hook.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
                 "failurePolicy": "Fail", "clientConfig": client, "timeoutSeconds": 5,
-                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self.name}},
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
                 "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
                     "operations": ["CREATE", "UPDATE"]}],
             }],
         });
-        let configuration = serde_json::from_value(configuration).unwrap();
-        let api: Api<MutatingWebhookConfiguration> = world.api();
-        api.create(&PostParams::default(), &configuration)
-            .await
-            .unwrap();
+        world.apply(&configuration).await;
+        let hook = Self {
+            name: name.to_owned(),
+            _site: site,
+        };
         // The webhook takes effect a moment later.
-        let is_ignored = async || self.is_ignored(world).await;
+        let is_ignored = async || hook.is_ignored(world).await;
         until("the webhook is in force", is_ignored, |ignored| !*ignored).await;
+        hook
     }
 
     /// Reports whether an object is stored as it was sent.
     async fn is_ignored(&self, world: &World) -> bool {
+        let mut probe = config_map(&self.name, "probe", "probe");
+        probe["metadata"]["labels"] = json!({"probe": "yes"});
+        let probe = serde_json::from_value(probe).unwrap();
+        let api: Api<ConfigMap> = Api::namespaced(world.client(), &self.name);
+        let params = tests::with!(PostParams, dry_run: true);
         let is_as_sent =
             |map: ConfigMap| map.data.unwrap()["text"] == "probe" && map.metadata.labels.is_some();
-        self.probe(world).await.is_ok_and(is_as_sent)
-    }
-
-    async fn probe(&self, world: &World) -> Result<ConfigMap, kube::Error> {
-        let api: Api<ConfigMap> = Api::namespaced(world.client(), &self.name);
-        let mut probe: ConfigMap =
-            serde_json::from_value(config_map(&self.name, "probe", "probe")).unwrap();
-        probe.metadata.labels = Some([("probe".to_owned(), "yes".to_owned())].into());
-        let params = PostParams {
-            dry_run: true,
-            ..PostParams::default()
-        };
-        api.create(&params, &probe).await
+        api.create(&params, &probe).await.is_ok_and(is_as_sent)
     }
 
     /// Removes the webhook, and waits until it has no effect.
@@ -100,10 +82,7 @@ impl Hook {
         let api: Api<MutatingWebhookConfiguration> = world.api();
         delete(&api, &self.name).await;
         let is_ignored = async || self.is_ignored(world).await;
-        until("the webhook is in force no longer", is_ignored, |ignored| {
-            *ignored
-        })
-        .await;
+        until("the webhook has no effect", is_ignored, |ignored| *ignored).await;
     }
 }
 
@@ -111,7 +90,7 @@ fn answer(request: &Request<Bytes>, say: &Say) -> Response<Bytes> {
     let review: Value = serde_json::from_slice(request.body()).unwrap();
     let uid = &review["request"]["uid"];
     let response = match say {
-        Say::No(why) => json!({"uid": uid, "allowed": false, "status": {"message": why}}),
+        Say::No(reason) => json!({"uid": uid, "allowed": false, "status": {"message": reason}}),
         Say::Change(patch) => json!({
             "uid": uid, "allowed": true, "patchType": "JSONPatch",
             "patch": STANDARD.encode(patch.to_string()),

@@ -37,41 +37,19 @@ pub(crate) struct Object {
 }
 
 /// Returns a kind as the API server serves it.
-pub(crate) fn kind(resource: ApiResource, namespaced: bool) -> Arc<ApiKind> {
+pub(crate) fn kind(resource: ApiResource) -> Arc<ApiKind> {
     Arc::new(ApiKind {
         resource,
-        namespaced,
+        namespaced: true,
     })
 }
 
 /// Returns a built-in kind.
 pub(crate) fn kind_of<K: Resource<DynamicType = ()>>() -> Arc<ApiKind> {
-    kind(ApiResource::erase::<K>(&()), true)
-}
-
-/// Returns the CRD of Tills, in the group of one test.
-pub(crate) fn crd(group: &str) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("tills.{group}")},
-        "spec": {
-            "group": group, "scope": "Namespaced",
-            "names": {"kind": "Till", "listKind": "TillList", "plural": "tills", "singular": "till"},
-            "versions": [{
-                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {
-                    "type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-            }],
-        },
-    })
+    kind(ApiResource::erase::<K>(&()))
 }
 
 impl Observer {
-    pub(crate) async fn new(name: &str) -> Self {
-        let config = Cluster::shared().await.unwrap().config().clone();
-        Self::through(name, config).await
-    }
-
     /// Creates watches that use another connection to the API server than the test itself.
     pub(crate) async fn through(name: &str, config: Config) -> Self {
         let cluster = Cluster::shared().await.unwrap();
@@ -114,10 +92,8 @@ impl Observer {
             namespace => Api::namespaced_with(self.client(), namespace, &resource),
         };
         let params = PatchParams::apply(MANAGER).force();
-        let stored = api
-            .patch(object.name(), &params, &Patch::Apply(object.value()))
-            .await
-            .unwrap();
+        let patch = Patch::Apply(object.value());
+        let stored = api.patch(object.name(), &params, &patch).await.unwrap();
         let metadata = serde_json::to_value(&stored.metadata).unwrap();
         Object {
             identity: object.identity(),
@@ -132,15 +108,7 @@ impl Observer {
         }
     }
 
-    /// Declares the objects of an instance, all of one built-in kind.
-    pub(crate) fn want<K: Resource<DynamicType = ()>>(&self, instance: &str, objects: &[&Object]) {
-        let kinds: Vec<_> = objects
-            .iter()
-            .map(|&object| (object, kind_of::<K>()))
-            .collect();
-        self.want_kinds(instance, None, &kinds);
-    }
-
+    /// Declares the objects of an instance.
     pub(crate) fn want_kinds(
         &self,
         instance: &str,
@@ -154,17 +122,10 @@ impl Observer {
         self.watches.set_watched(instance, account, &requested);
     }
 
-    /// Reports applied objects to the watches.
-    pub(crate) fn applied(&self, instance: &str, objects: &[&Object]) {
-        let applied: BTreeMap<_, _> = objects
-            .iter()
-            .map(|object| (object.identity.clone(), object.applied.clone()))
-            .collect();
+    /// Reports an applied object to the watches.
+    pub(crate) fn applied(&self, instance: &str, object: &Object) {
+        let applied = BTreeMap::from([(object.identity.clone(), object.applied.clone())]);
         self.watches.record_applied(instance, &applied);
-    }
-
-    pub(crate) fn view(&self, instance: &str) -> InstanceView {
-        self.watches.view(instance)
     }
 
     /// Reads the view on every wake-up of the instance, as its controller does, until it matches a predicate.
@@ -174,28 +135,19 @@ impl Observer {
         description: &str,
         predicate: impl Fn(&InstanceView) -> bool,
     ) -> InstanceView {
-        let look = async {
+        let observe = async {
             loop {
-                let view = self.view(instance);
+                let view = self.watches.view(instance);
                 if predicate(&view) {
                     return view;
                 }
                 while self.woken.recv().await.expect("watches go on") != instance {}
             }
         };
-        let outcome = timeout(PATIENCE, look).await.ok();
-        outcome
-            .unwrap_or_else(|| panic!("{instance}: not {description}: {:#?}", self.view(instance)))
-    }
-
-    /// Returns the next instance that the watches wake.
-    pub(crate) async fn next_wake(&mut self) -> String {
-        let next = timeout(PATIENCE, self.woken.recv()).await;
-        next.expect("somebody is woken").expect("watches go on")
-    }
-
-    /// Drops all pending wake-ups.
-    pub(crate) fn settle(&mut self) {
-        while self.woken.try_recv().is_ok() {}
+        let outcome = timeout(PATIENCE, observe).await.ok();
+        outcome.unwrap_or_else(|| {
+            let view = self.watches.view(instance);
+            panic!("{instance}: not {description}: {view:#?}")
+        })
     }
 }

@@ -7,10 +7,6 @@ use manifests::api::bundle_instance::ServiceAccountRef;
 use provisioner::cluster::impersonation::ImpersonatedClients;
 use tokio::sync::OnceCell;
 
-mod changed;
-mod cluster_admin;
-mod policies;
-
 use super::*;
 use crate::{
     api,
@@ -19,14 +15,10 @@ use crate::{
 
 /// Returns a cluster after the install file and `kubectl delete clusterrolebinding provisioner-install-anything`.
 async fn modest() -> &'static World {
-    static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let start = || async {
-        let start = || async { Cluster::start_with(&Options::default()).await };
-        let cluster = CLUSTER
-            .get_or_try_init(start)
-            .await
-            .expect("a control plane");
+        let cluster = Cluster::start_with(&Options::default()).await.unwrap();
+        let cluster: &'static Cluster = Box::leak(Box::new(cluster));
         let file = api::manifests("install/rukpak.yaml");
         let install = format!("apply --server-side --filename {file}");
         kubectl(cluster, &install, "").await;
@@ -36,11 +28,8 @@ async fn modest() -> &'static World {
             let name = format!("{plural}.core.rukpak.io");
             cluster.wait_established(&name).await.unwrap();
         }
-        cluster_admin::be_open_shift(cluster, "4.13.2").await;
-        let options = support::Options {
-            kubeconfig: Some(support::own_kubeconfig(cluster).await),
-            ..support::Options::default()
-        };
+        let kubeconfig = Some(support::own_kubeconfig(cluster).await);
+        let options = tests::with!(support::Options, kubeconfig);
         World::with_provisioner(cluster, Provisioner::start(cluster, options).await)
     };
     WORLD.get_or_init(start).await
@@ -76,25 +65,14 @@ async fn install(world: &World, name: &str, account: &ServiceAccountRef, objects
     world.create(&instance).await;
 }
 
-/// Creates an instance of an operator, in the namespace of the account that installs it.
-async fn install_operator(world: &World, name: &str, account: ServiceAccountRef) {
-    let content = support::operator(name, "1.0.0", &[]);
-    let source = image(&world.push(&format!("{name}:v1"), &content).await);
-    let mut instance = support::instance(name, "registry", source);
-    instance.spec.install_namespace = Some(account.namespace.clone());
-    instance.spec.service_account = Some(account);
-    world.create(&instance).await;
-}
-
 /// Waits until an instance reports the missing permissions of its account, and grants them with the reported command,
 /// `kubectl create -f -`.
 async fn grant(world: &World, name: &str) -> String {
     let instance = says(world, name, "Installed", &["apply the manifest below"]).await;
     assert_eq!(line(&instance, "Installed"), "False InstallFailed");
     assert_eq!(line(&instance, "Progressing"), "False Blocked");
-    let (_, granted) = message(&instance, "Installed")
-        .split_once("\n---\n")
-        .unwrap();
+    let text = message(&instance, "Installed");
+    let (_, granted) = text.split_once("\n---\n").unwrap();
     kubectl(world.cluster, "create --filename -", granted).await;
     granted.to_owned()
 }
@@ -102,7 +80,7 @@ async fn grant(world: &World, name: &str) -> String {
 /// Revokes the permissions that were granted in a namespace, and waits until the API server denies them.
 async fn revoke(world: &World, account: &ServiceAccountRef) {
     let api = Api::<RoleBinding>::namespaced(world.client(), &account.namespace);
-    for binding in api.list(&ListParams::default()).await.unwrap() {
+    for binding in support::list(&api).await {
         if binding.name_any().starts_with("install-") {
             support::delete(&api, &binding.name_any()).await;
         }
@@ -110,7 +88,7 @@ async fn revoke(world: &World, account: &ServiceAccountRef) {
     let accounts = ImpersonatedClients::new(world.cluster.config().clone()).unwrap();
     let client = accounts.client(Some(account)).unwrap();
     let maps = Api::<ConfigMap>::namespaced(client, &account.namespace);
-    eventually("the account has no rights any more", async || {
+    eventually("the account lacks permissions", async || {
         match maps.get("a").await {
             Err(kube::Error::Api(status)) if status.code == 403 => Ok(()),
             other => Err(format!("{other:?}")),
@@ -124,14 +102,18 @@ async fn revoke(world: &World, account: &ServiceAccountRef) {
 async fn operator_is_installed_with_the_reported_permissions() {
     let world = modest().await;
     let (name, space) = fresh(world, "tenant").await;
-    install_operator(world, &name, installer(world, space.name()).await).await;
+    let content = support::operator(&name, "1.0.0", &[]);
+    let source = image(&world.push(&format!("{name}:v1"), &content).await);
+    let mut instance = support::instance(&name, "registry", source);
+    instance.spec.install_namespace = Some(space.name().to_owned());
+    instance.spec.service_account = Some(installer(world, space.name()).await);
+    world.create(&instance).await;
     let live = says(world, &name, "Installed", &["lacks permissions"]).await;
     let lacks =
         format!("ServiceAccount {space}/installer lacks permissions required by this bundle");
     assert!(message(&live, "Installed").starts_with(&lacks), "{live:?}");
     let operators = deployments(world, space.name());
-    let begun = operators.list(&ListParams::default()).await.unwrap();
-    assert_eq!(begun.items, []);
+    assert_eq!(support::list(&operators).await, []);
 
     // One report is enough: it includes the permissions to watch.
     let granted = grant(world, &name).await;
@@ -139,45 +121,26 @@ async fn operator_is_installed_with_the_reported_permissions() {
     assert_eq!(line(&instance, "Installed"), "True InstallationSucceeded");
     world.cluster.stand_in_node().await.unwrap();
     world.wait_instance(&name, "Healthy", "True").await;
-    let kinds = ["kind: ClusterRole\n", "kind: Role\n"];
-    for part in kinds
-        .into_iter()
-        .chain(["customresourcedefinitions", "deployments"])
-    {
-        assert_has(&granted, part);
-    }
+    has_parts(&granted, &["kind: ClusterRole\n", "kind: Role\n"]);
+    has_parts(&granted, &["customresourcedefinitions", "deployments"]);
 
     // Repairs need these permissions too, in a namespace and cluster-wide.
     let operator = format!("{name}-operator");
     let before = operators.get(&operator).await.unwrap().uid();
     support::delete(&operators, &operator).await;
-    support::wait_for(
-        operators.clone(),
-        &operator,
-        "back",
-        |deployment: &Deployment| (deployment.uid() != before).then_some(()),
-    )
-    .await;
-    let selector = format!("{}={name}", labels::OWNER_NAME);
-    let owned = ListParams::default().labels(&selector);
-    let roles = world.api::<ClusterRole>().list(&owned).await.unwrap().items;
-    assert!(!roles.is_empty());
-    let role = roles[0].name_any();
-    patch_as_other(&world.api::<ClusterRole>(), &role, json!({"rules": []})).await;
-    support::wait_for(world.api(), &role, "repaired", |role: &ClusterRole| {
-        (role.rules == roles[0].rules).then_some(())
-    })
-    .await;
+    let is_new = |deployment: &Deployment| (deployment.uid() != before).then_some(());
+    support::wait_for(operators.clone(), &operator, "recreated", is_new).await;
+    let (owned, roles) = (owned_by(&name), world.api::<ClusterRole>());
+    let role = roles.list(&owned).await.unwrap().items.remove(0);
+    patch_as_other(&roles, &role.name_any(), json!({"rules": []})).await;
+    let is_repaired = |found: &ClusterRole| (found.rules == role.rules).then_some(());
+    support::wait_for(roles.clone(), &role.name_any(), "repaired", is_repaired).await;
 
     delete(world, &name).await;
     support::wait_deleted(operators, &operator).await;
-    support::wait_deleted(world.api::<ClusterRole>(), &role).await;
-    let bindings = world
-        .api::<ClusterRoleBinding>()
-        .list(&owned)
-        .await
-        .unwrap();
-    assert_eq!(bindings.items, []);
+    support::wait_deleted(roles, &role.name_any()).await;
+    let bindings: Api<ClusterRoleBinding> = world.api();
+    assert_eq!(bindings.list(&owned).await.unwrap().items, []);
 }
 
 #[tokio::test]
@@ -231,18 +194,24 @@ async fn revoked_permissions_are_reported_and_affect_no_others() {
     kubectl(world.cluster, "apply --filename -", granted).await;
     support::wait_deleted(api, name).await;
     support::wait_deleted(maps(world, space.name()), "a").await;
-    changed::another_account_is_checked_and_used(world, bystander, &tenants[1].2).await;
+    another_account_is_checked_and_used(world, bystander, &tenants[1].2).await;
     delete(world, bystander).await;
 }
 
-/// Waits until an instance without an account reports the permissions that the provisioner lacks.
-async fn own_permissions_are_reported(world: &World, name: &str) {
-    let parts = [
-        "lacks permissions",
-        "bind ClusterRole provisioner-install-anything",
-        "set a spec.serviceAccount",
-    ];
-    says(world, name, "Installed", &parts).await;
+/// The permissions of another account in the spec are checked at once, and repairs use that account.
+async fn another_account_is_checked_and_used(world: &World, name: &str, first: &ServiceAccountRef) {
+    let (cluster, namespace) = (world.cluster, first.namespace.as_str());
+    let second = service_account(cluster, namespace, "second").await;
+    change(world, name, json!({"spec": {"serviceAccount": second}})).await;
+    let lacking = says(world, name, "Installed", &["apply the manifest below"]).await;
+    assert_eq!(line(&lacking, "Installed"), "True ReconcileFailed");
+
+    let space = Some(namespace);
+    bind(cluster, space, "second", "cluster-admin", &second).await;
+    wait_reason(world, name, "Installed", "InstallationSucceeded").await;
+    revoke(world, first).await;
+    patch_as_other(&maps(world, namespace), "a", json!({"data": {"v": "2"}})).await;
+    has_value(world, namespace, "a", "v", "1").await;
 }
 
 /// Removes the binding that lets the provisioner impersonate an account, and waits until that is reported.
@@ -269,19 +238,21 @@ async fn account_problems_are_reported_with_their_remedies() {
     let (name, space) = fresh(world, "account").await;
     let objects = [map(space.name(), "a", &[("v", "1")])];
     declare(world, &name, &objects).await;
-    own_permissions_are_reported(world, &name).await;
+    let parts = [
+        "lacks permissions",
+        "bind ClusterRole provisioner-install-anything",
+        "set a spec.serviceAccount",
+    ];
+    says(world, &name, "Installed", &parts).await;
 
     // The account does not exist.
     trust(world, space.name()).await;
     let named = json!({"name": "installer", "namespace": space.name()});
     change(world, &name, json!({"spec": {"serviceAccount": named}})).await;
-    let refused = says(world, &name, "Installed", &["does not exist"]).await;
-    assert_eq!(
-        message(&refused, "Installed"),
-        format!(
-            "ServiceAccount {space}/installer does not exist: create it, or correct spec.serviceAccount"
-        )
-    );
+    let missing = format!("ServiceAccount {space}/installer does not exist: ");
+    let refused = says(world, &name, "Installed", &[&missing]).await;
+    let expected = missing + "create it, or correct spec.serviceAccount";
+    assert_eq!(message(&refused, "Installed"), expected);
 
     // The provisioner is not allowed to impersonate the account.
     let deletion = format!("delete rolebinding bundle-instance-impersonator --namespace {space}");
@@ -293,9 +264,8 @@ async fn account_problems_are_reported_with_their_remedies() {
     let refused = says(world, &name, "Installed", &parts).await;
     let problem = message(&refused, "Installed");
     // The command in the message is complete.
-    let (_, command) = problem
-        .split_once("run as a cluster admin: kubectl ")
-        .unwrap();
+    let introduction = "run as a cluster admin: kubectl ";
+    let (_, command) = problem.split_once(introduction).unwrap();
     kubectl(world.cluster, command, "").await;
     grant(world, &name).await;
     world.wait_instance(&name, "Healthy", "True").await;
@@ -306,4 +276,78 @@ async fn account_problems_are_reported_with_their_remedies() {
     has_value(world, space.name(), "a", "v", "1").await;
     delete(world, &name).await;
     support::wait_deleted(maps(world, space.name()), "a").await;
+}
+
+#[tokio::test]
+async fn the_install_file_belongs_to_no_bundle() {
+    let world = modest().await;
+    let (name, space) = fresh(world, "mighty").await;
+    let account = installer(world, space.name()).await;
+    bind(world.cluster, None, &name, "cluster-admin", &account).await;
+    let group = "rbac.authorization.k8s.io";
+    let policy = "bundleinstance-service-account";
+    let mut crd = support::crd("core.rukpak.io", "Bundle");
+    crd["spec"]["scope"] = "Cluster".into();
+    crd["spec"]["versions"][0]["name"] = "v1alpha1".into();
+    let objects = [
+        crd,
+        map(space.name(), "a", &[]),
+        cluster_role("provisioner"),
+        json!({
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "provisioner"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "provisioner"}, "subjects": [],
+        }),
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": policy}, "spec": {"policyName": policy, "validationActions": ["Audit"]},
+        }),
+        deployment(support::SYSTEM, "core", 0, "v1", "ready"),
+    ];
+    let roles = world.api::<ClusterRole>();
+    let crds: Api<CustomResourceDefinition> = world.api();
+    let state = async || {
+        let role = roles.get("provisioner").await.unwrap();
+        let crd = crds.get("bundles.core.rukpak.io").await.unwrap();
+        (role.uid(), role.rules, crd.metadata.generation)
+    };
+    let before = state().await;
+    install(world, &name, &account, &objects).await;
+    let instance = says(world, &name, "Installed", &["ClusterRole provisioner"]).await;
+    assert_eq!(line(&instance, "Installed"), "False InstallFailed");
+    let parts = [
+        "ClusterRole provisioner already exists and is owned by",
+        "ClusterRoleBinding provisioner already exists and is owned by",
+        "ValidatingAdmissionPolicyBinding bundleinstance-service-account already exists and is owned by",
+        "Deployment rukpak-system/core would be created in the provisioner's namespace",
+        "CustomResourceDefinition bundles.core.rukpak.io belongs to the provisioner",
+    ];
+    assert_message(&instance, "Installed", &parts);
+    delete(world, &name).await;
+    no_bundles(world, &name).await;
+    assert_eq!(state().await, before);
+    assert_eq!(maps(world, space.name()).get_opt("a").await.unwrap(), None);
+}
+
+/// The admission policies of the install file affect neither the provisioner nor the garbage collector.
+#[tokio::test]
+async fn policies_permit_upgrades_and_garbage_collection() {
+    let world = modest().await;
+    for cascade in ["orphan", "background", "foreground"] {
+        let (name, space) = fresh(world, "upkeep").await;
+        let installer = installer(world, space.name()).await;
+        let objects = [map(space.name(), "a", &[("v", "1")])];
+        install(world, &name, &installer, &objects).await;
+        grant(world, &name).await;
+        world.wait_instance(&name, "Healthy", "True").await;
+
+        upgrade(world, &name, "v2", &[map(space.name(), "a", &[("v", "2")])]).await;
+        has_value(world, space.name(), "a", "v", "2").await;
+        world.wait_instance(&name, "Healthy", "True").await;
+        let deletion = format!("delete bundleinstance {name} --cascade={cascade}");
+        kubectl(world.cluster, &deletion, "").await;
+        support::wait_deleted::<BundleInstance>(world.api(), &name).await;
+        no_bundles(world, &name).await;
+        let left = maps(world, space.name()).get_opt("a").await.unwrap();
+        assert_eq!(left.is_some(), cascade == "orphan", "{cascade}: {left:?}");
+    }
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Returns a registry bundle with many properties.
-pub(super) fn talkative(name: &str, version: &str) -> manifests::content::Content {
+fn talkative(name: &str, version: &str) -> manifests::content::Content {
     let properties = json!({"properties": [
         {"type": "olm.maxOpenShiftVersion", "value": "4.12"},
         {"type": "olm.package.required", "value": {"packageName": "etcd", "versionRange": ">=0.9.0"}},
@@ -11,84 +11,90 @@ pub(super) fn talkative(name: &str, version: &str) -> manifests::content::Conten
     support::operator(name, version, &[("metadata/properties.yaml", properties)])
 }
 
-// parity: r1, complaint-6
+/// Waits until the metrics count the installation and the queues are empty.
+async fn are_counted(world: &World) {
+    let metrics = format!("{}/metrics", world.provisioner().await.url("metrics"));
+    support::eventually("everything is counted", async || {
+        let text = reqwest::get(&metrics).await.unwrap().text().await.unwrap();
+        let value = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|value| value.trim().parse::<u64>().ok())
+        };
+        let are_counted = value("rukpak_objects_applied_total") > Some(0)
+            && value("rukpak_unpacked_bytes_total") > Some(0)
+            && value("rukpak_reconciles_total{controller=\"Bundle\"}") > Some(0)
+            && value("rukpak_reconciles_total{controller=\"Instance\"}") > Some(0)
+            && value("rukpak_queue_length{controller=\"Bundle\"}") == Some(0)
+            && value("rukpak_queue_length{controller=\"Instance\"}") == Some(0);
+        are_counted.then_some(()).ok_or(text)
+    })
+    .await;
+}
+
+// parity: platform-14, platform-15, i14, r1, complaint-6
 #[tokio::test]
-async fn r1_status_reports_the_bundle_info() {
-    let world = running().await;
-    let (name, space) = (
-        unique("facts"),
-        world.cluster.temp_namespace("facts").await.unwrap(),
-    );
-    let tag = world
-        .push(&format!("{name}:v1"), &talkative(&name, "1.2.3"))
-        .await;
-    let mut instance = support::instance(&name, "registry", image(&tag));
+async fn r1_registry_bundles_become_ready_and_report_their_info() {
+    let (world, name, space) = start("facts").await;
+    world.cluster.stand_in_node().await.unwrap();
+    let bundle = talkative(&name, "1.2.3");
+    let tag = world.push(&format!("{name}:v1"), &bundle).await;
+    let mut instance = support::instance(&name, "plain", image(&tag));
+    // The converter of document 004 is the registry class.
+    let class = "core.rukpak.io/converter";
+    instance.spec.template.spec.provisioner_class_name = Some(class.to_owned());
     instance.spec.install_namespace = Some(space.name().to_owned());
-    instance.spec.config = Some(
-        serde_json::from_value(json!({"deploymentConfig": {
-            "env": [{"name": "TESTED", "value": "yes"}],
-            "nodeSelector": {"disk": "fast"},
-        }}))
-        .unwrap(),
-    );
+    let config = json!({"deploymentConfig": {"env": [{"name": "TESTED", "value": "yes"}]}});
+    instance.spec.config = Some(serde_json::from_value(config).unwrap());
     world.create(&instance).await;
-    let instance = world.wait_instance(&name, "Installed", "True").await;
+    let instance = world.wait_instance(&name, "Healthy", "True").await;
+    let bundle = bundles(world, &name).await.remove(0);
+    assert_eq!(bundle.spec.provisioner_class_name, class);
     let status = instance.status.as_ref().unwrap();
     let facts = &status.facts;
-    assert_eq!(facts.package.as_deref(), Some(name.as_str()));
-    assert_eq!(facts.version.as_deref(), Some("1.2.3"));
-    assert_eq!(facts.max_open_shift_version.as_deref(), Some("4.12"));
-    assert_eq!(
-        facts.provided_apis,
-        [format!("Widget {name}.example.com/v1")]
-    );
-    let conversion = facts.conversion.as_ref().unwrap();
-    let requires = &facts.requires;
-    let is_etcd = |line: &String| line == "etcd >=0.9.0";
-    assert!(requires.iter().any(is_etcd), "{requires:?}");
-    // The namespace exists already and has no owner.
-    let installed = status.inventory.as_ref().unwrap().count;
-    assert_eq!(conversion.objects, installed + 1);
+    tests::assert_rows! {
+        facts.package.as_deref() => Some(&*name);
+        facts.version.as_deref() => Some("1.2.3");
+        facts.max_open_shift_version.as_deref() => Some("4.12");
+        facts.provided_apis => [format!("Widget {name}.example.com/v1")];
+        facts.requires.contains(&"etcd >=0.9.0".to_owned()) => true, "{:?}", facts.requires;
+        // The namespace exists already and has no owner.
+        facts.conversion.as_ref().unwrap().objects => status.inventory.as_ref().unwrap().count + 1;
+        status.install_namespace.as_deref() => Some(space.name());
+    }
     // The digest of the tag at that time.
     let resolved = status.resolved_source.clone().unwrap().image.unwrap();
-    assert!(resolved.reference.contains("@sha256:"), "{resolved:?}");
-    assert_eq!(status.install_namespace.as_deref(), Some(space.name()));
+    assert_has(resolved.reference, "@sha256:");
 
     let operator = format!("{name}-operator");
     let operators = deployments(world, space.name());
     let deployment = operators.get(&operator).await.unwrap();
+    assert_eq!(deployment.status.unwrap().ready_replicas, Some(1));
     let pod = deployment.spec.unwrap().template.spec.unwrap();
-    assert_eq!(pod.node_selector.unwrap()["disk"], "fast");
     let env = pod.containers[0].env.clone().unwrap();
     let tested = env.iter().find(|env| env.name == "TESTED").unwrap();
     assert_eq!(tested.value.as_deref(), Some("yes"));
+    are_counted(world).await;
 
     // Another config of the instance reinstalls the same bundle.
     let bundle = status.installed_bundle_name.clone();
-    let other =
-        json!({"spec": {"config": {"deploymentConfig": {"nodeSelector": {"disk": "slow"}}}}});
-    change(world, &name, other).await;
-    support::wait_for(
-        operators.clone(),
-        &operator,
-        "slow",
-        |deployment: &Deployment| {
-            let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
-            (pod.node_selector.as_ref()?["disk"] == "slow").then_some(())
-        },
-    )
-    .await;
+    let selector = |selector: Value| json!({"spec": {"config": {"deploymentConfig": {"nodeSelector": selector}}}});
+    change(world, &name, selector(json!({"disk": "slow"}))).await;
+    let is_slow = |deployment: &Deployment| {
+        let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
+        (pod.node_selector.as_ref()?["disk"] == "slow").then_some(())
+    };
+    support::wait_for(operators.clone(), &operator, "slow", is_slow).await;
     let now = read(world, &name).await.status.unwrap();
     assert_eq!(now.installed_bundle_name, bundle);
 
     // An invalid config is reported, and the operator keeps running.
-    let nonsense = json!({"spec": {"config": {"deploymentConfig": {"nodeSelector": 3}}}});
-    change(world, &name, nonsense).await;
+    change(world, &name, selector(json!(3))).await;
     let live = wait_reason(world, &name, "Installed", "ReconcileFailed").await;
     let config = format!("spec.config of BundleInstance {name}");
     assert_message(&live, "Installed", &[&config, "nodeSelector"]);
     operators.get(&operator).await.unwrap();
     delete(world, &name).await;
+    support::wait_deleted(operators, &operator).await;
 }
 
 // parity: platform-16, platform-32, i10, r2, convert-1, convert-19
@@ -100,6 +106,8 @@ async fn r2_unsuitable_registry_bundles_are_rejected_with_the_reason() {
     let good = image(&world.push(&format!("{name}:v1"), &good).await);
     world.instance(&name, "registry", good).await;
     let before = world.wait_instance(&name, "Installed", "True").await;
+    let namespace = before.status.as_ref().unwrap().install_namespace.clone();
+    assert_eq!(namespace, Some(format!("{name}-system")));
     let csv = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
         "metadata": {"name": format!("{name}.v2.0.0")},
@@ -118,7 +126,7 @@ async fn r2_unsuitable_registry_bundles_are_rejected_with_the_reason() {
     assert_eq!(line(&live, "Installed"), "True InstallationSucceeded");
     let version = |instance: &BundleInstance| instance.status.clone().unwrap().facts.version;
     assert_eq!(version(&live), version(&before));
-    newer_kubernetes_takes_an_override(world, &before).await;
+    Box::pin(newer_kubernetes_takes_an_override(world, &before)).await;
     delete(world, &name).await;
 }
 
@@ -140,34 +148,40 @@ async fn newer_kubernetes_takes_an_override(world: &World, before: &BundleInstan
     ];
     let text = assert_message(&live, "Installed", &parts);
     let status = |instance: &BundleInstance| instance.status.clone().unwrap();
-    assert_eq!(
-        status(&live).installed_bundle_name,
-        status(before).installed_bundle_name
-    );
-    assert_eq!(status(&live).facts.version.as_deref(), Some("1.0.0"));
+    let (old, new) = (status(before), status(&live));
+    assert_eq!(new.installed_bundle_name, old.installed_bundle_name);
+    assert_eq!(new.facts.version.as_deref(), Some("1.0.0"));
 
     // Only the override from the message allows the upgrade.
     let (_, quoted) = text.split_once("digest: \"").unwrap();
     let (digest, _) = quoted.split_once('"').unwrap();
-    assert_eq!(status(&live).overrides, []);
-    let allow = |digest: &str| json!({"spec": {"overrides": [{"constraint": "minKubeVersion", "digest": digest, "reason": "tried by us"}]}});
+    assert_eq!(new.overrides, []);
+    let allow = |digest: &str| json!({"spec": {"overrides": [{"constraint": "minKubeVersion", "digest": digest, "reason": "tested"}]}});
     let other = format!("sha256:{}", "1".repeat(64));
     change(world, &name, allow(&other)).await;
-    let other = observed(world, &name).await;
-    assert_eq!(status(&other).facts.version.as_deref(), Some("1.0.0"));
-    assert_eq!(status(&other).overrides, []);
+    let other = status(&observed(world, &name).await);
+    assert_eq!(other.facts.version.as_deref(), Some("1.0.0"));
+    assert_eq!(other.overrides, []);
 
     change(world, &name, allow(digest)).await;
     let now = wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
-    assert_eq!(status(&now).facts.version.as_deref(), Some("2.0.0"));
-    assert_eq!(status(&now).content_digest.as_deref(), Some(digest));
-    let overridden = &status(&now).overrides[0];
-    assert_eq!(
-        (overridden.digest.as_str(), overridden.reason.as_str()),
-        (digest, "tried by us")
-    );
-    let allows = "(overridden in spec.overrides: \"tried by us\")";
-    assert_message(&now, "Installed", &[allows]);
-    let facts = status(&now).facts;
-    assert_eq!(facts.min_kube_version.as_deref(), Some("1.99.0"));
+    let overridden = "(overridden in spec.overrides: \"tested\")";
+    assert_message(&now, "Installed", &[overridden]);
+    let now = status(&now);
+    tests::assert_rows! {
+        now.facts.version.as_deref() => Some("2.0.0");
+        now.facts.min_kube_version.as_deref() => Some("1.99.0");
+        now.content_digest.as_deref() => Some(digest);
+        now.overrides[0].digest => digest;
+        now.overrides[0].reason => "tested";
+    }
+
+    // Without the override the constraint applies again. The installed bundle is unaffected and stays in its desired state.
+    let config = json!({"deploymentConfig": {"env": [{"name": "LOUD", "value": "yes"}]}});
+    let patch = json!({"spec": {"overrides": null, "config": config}});
+    change(world, &name, patch).await;
+    let notice = "the bundle is already installed and is kept";
+    says(world, &name, "Installed", &[notice]).await;
+    let live = wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
+    assert_eq!(status(&live).facts.version.as_deref(), Some("2.0.0"));
 }

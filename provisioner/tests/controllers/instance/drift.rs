@@ -37,11 +37,11 @@ async fn drift_is_repaired_within_a_second_unless_contested() {
     install(world, &name, &objects).await;
 
     let api = maps(world, space.name());
-    let gone = json!({labels::OWNER_NAME: null, labels::OWNER_KIND: null});
+    let none = json!({labels::OWNER_NAME: null, labels::OWNER_KIND: null});
     for (kind, patch) in tests::rows![
         "changed" => Some(json!({"data": {"v": "2"}}));
         "removed" => Some(json!({"data": {"v": null}}));
-        "labels" => Some(json!({"metadata": {"labels": gone}}));
+        "labels" => Some(json!({"metadata": {"labels": none}}));
         "deleted" => None;
     ] {
         let took = quickest(async |number| {
@@ -50,16 +50,11 @@ async fn drift_is_repaired_within_a_second_unless_contested() {
                 Some(patch) => patch_as_other(&api, &object, patch.clone()).await,
                 None => support::delete(&api, &object).await,
             }
-            support::wait_for(
-                api.clone(),
-                &object,
-                "repaired",
-                |config_map: &ConfigMap| {
-                    let is_owned = config_map.labels().get(labels::OWNER_NAME)? == &name;
-                    (is_owned && config_map.data.as_ref()?.get("v")? == "1").then_some(())
-                },
-            )
-            .await;
+            let is_repaired = |found: &ConfigMap| {
+                let is_owned = found.labels().get(labels::OWNER_NAME)? == &name;
+                (is_owned && found.data.as_ref()?.get("v")? == "1").then_some(())
+            };
+            support::wait_for(api.clone(), &object, "repaired", is_repaired).await;
         })
         .await;
         assert!(took < Duration::from_secs(1), "{kind}: {took:?}");
@@ -97,10 +92,7 @@ async fn replicas_that_were_scaled_are_left_to_the_scaler() {
     world.wait_instance(&name, "Installed", "True").await;
 
     let api = deployments(world, space.name());
-    let params = PatchParams {
-        field_manager: Some("autoscaler".to_owned()),
-        ..PatchParams::default()
-    };
+    let params = tests::with!(PatchParams, field_manager: Some("autoscaler".to_owned()));
     // The order of these two matters: once the label is repaired, the controller has observed the scaled replicas as well.
     let scaled = Patch::Merge(json!({"spec": {"replicas": 3}}));
     api.patch_scale("web", &params, &scaled).await.unwrap();

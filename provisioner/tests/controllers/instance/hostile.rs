@@ -33,51 +33,34 @@ async fn unavailable_bundle_is_reported(world: &World, before: &BundleInstance, 
     unharmed(world, before, namespace).await;
 }
 
-async fn duplicate_is_reported(world: &World, before: &BundleInstance, namespace: &str) {
-    let name = before.name_any();
-    let twice = ["2", "3"].map(|version| map(namespace, "a", &[("v", version)]));
-    let source = publish(world, &format!("{name}:twice"), &twice).await;
-    point_at(world, &name, &source).await;
-    let (failed, twice) = ("HasValidBundle UnpackFailed", "ConfigMap \"a\" twice");
-    says(world, &name, failed, &[twice]).await;
-    unharmed(world, before, namespace).await;
-}
-
-/// Returns objects that the API server rejects, each with parts of the message.
-fn rejected(namespace: &str) -> Vec<(Value, Vec<String>)> {
-    let parts = |parts: [&str; 3]| parts.map(str::to_owned).to_vec();
-    tests::rows![
-        json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": namespace},
-            "spec": {"ports": [{"port": 70_000}]},
-        })
-            => parts([&format!("Service {namespace}/s"), "spec.ports[0].port", "correct the object"]);
-        map(namespace, "large", &[("text", &"x".repeat(1_100_000))])
-            => parts([&format!("ConfigMap {namespace}/large"), "Too long", "correct the object"]);
-        json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": namespace},
-            "spec": {"replicas": "many"},
-        })
-            => parts([&format!("Deployment {namespace}/d"), "replicas", "correct the object"]);
-        map("nowhere-at-all", "b", &[]) => parts(["nowhere-at-all", "does not exist", "create"]);
-    ]
-    .into()
-}
-
+/// Objects that cannot be installed are named in a condition.
 async fn rejected_objects_are_named(world: &World, before: &BundleInstance, namespace: &str) {
+    const FAILED: &str = "Installed UpgradeFailed";
     let name = before.name_any();
-    for (number, (object, parts)) in rejected(namespace).into_iter().enumerate() {
-        let objects = [map(namespace, "a", &[("v", "2")]), object];
-        let source = publish(world, &format!("{name}:rejected-{number}"), &objects).await;
-        point_at(world, &name, &source).await;
-        let failed = says(world, &name, "Installed UpgradeFailed", &[&parts[0]]).await;
-        for part in parts
-            .iter()
-            .map(String::as_str)
-            .chain(["is still installed"])
-        {
-            assert_message(&failed, "Installed", &[part]);
+    let of = |api_version: &str, kind: &str, spec: Value| {
+        let metadata = json!({"name": "o", "namespace": namespace});
+        json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
+    };
+    let remedy = "correct the object";
+    for (object, kind, parts) in tests::rows![
+        map(namespace, "a", &[("v", "3")]), "HasValidBundle UnpackFailed" => &["ConfigMap \"a\" twice"][..];
+        of("v1", "Service", json!({"ports": [{"port": 70_000}]})), FAILED => &["Service */o", "spec.ports[0].port", remedy];
+        of("apps/v1", "Deployment", json!({"replicas": "many"})), FAILED => &["Deployment */o", "replicas", remedy];
+        map(namespace, "o", &[("text", &"x".repeat(1_100_000))]), FAILED => &["ConfigMap */o", "Too long", remedy];
+        map("nowhere-at-all", "b", &[]), FAILED => &["nowhere-at-all", "does not exist", "create"];
+        widget("absent.example.com", namespace, "o", 1), FAILED
+            => &["no matches for kind \"Widget\"", "absent.example.com", "install its CRD"];
+    ] {
+        let parts = parts.iter().map(|part| part.replace('*', namespace));
+        let mut parts: Vec<String> = parts.collect();
+        if kind == FAILED {
+            parts.push("is still installed".to_owned());
         }
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let objects = [map(namespace, "a", &[("v", "2")]), object];
+        let source = publish(world, &format!("{name}:{}", unique("rejected")), &objects).await;
+        point_at(world, &name, &source).await;
+        says(world, &name, kind, &parts).await;
         unharmed(world, before, namespace).await;
     }
 }
@@ -89,7 +72,6 @@ async fn i4_rejected_templates_leave_the_installation_unharmed() {
     let objects = [map(space.name(), "a", &[("v", "1")])];
     let before = install(world, &name, &objects).await;
     unavailable_bundle_is_reported(world, &before, space.name()).await;
-    duplicate_is_reported(world, &before, space.name()).await;
     rejected_objects_are_named(world, &before, space.name()).await;
     delete(world, &name).await;
 }
@@ -134,48 +116,70 @@ async fn last_of_rapidly_changing_templates_is_installed() {
     // more, but always fewer than the number of templates.
     assert!(max_bundles <= 12, "{max_bundles} Bundles");
     let owned = owned_by(&name);
-    support::eventually("nothing of the others is left", async || {
-        let left = maps(world, space.name()).list(&owned).await.unwrap().items;
-        let names: Vec<_> = left.iter().map(ConfigMap::name_any).collect();
-        (names == ["a".to_owned(), format!("only-{}", TIMES - 1)])
-            .then_some(())
-            .ok_or_else(|| format!("{names:?}"))
-    })
-    .await;
+    let names = async || {
+        let left = maps(world, space.name()).list(&owned).await.unwrap();
+        left.iter().map(ConfigMap::name_any).collect::<Vec<_>>()
+    };
+    let expected = ["a".to_owned(), format!("only-{}", TIMES - 1)];
+    support::until("the last objects", names, |names| *names == expected).await;
     assert_eq!(maps(world, space.name()).get("a").await.unwrap().uid(), uid);
     delete(world, &name).await;
 }
 
+// parity: rukpak-25
+#[tokio::test]
+async fn failing_templates_keep_the_installed_bundle_and_few_others() {
+    let (world, name, space) = start("reverted").await;
+    let source = declare(world, &name, &[map(space.name(), "a", &[])]).await;
+    world.wait_instance(&name, "Healthy", "True").await;
+    let before = bundles(world, &name).await.remove(0);
+    for n in 0..7 {
+        // This image can never be pulled.
+        let absent = format!("absent-{name}-{n}");
+        let image = image(&world.registry.image(&format!("{absent}:v1")));
+        point_at(world, &name, &image).await;
+        let live = says(world, &name, "HasValidBundle UnpackFailed", &[&absent]).await;
+        let installed = live.status.unwrap().installed_bundle_name;
+        assert_eq!(installed, Some(before.name_any()));
+        // The installed and the desired Bundle, and two others.
+        let all = bundles(world, &name).await;
+        assert!(all.len() <= 4, "{} Bundles", all.len());
+        assert!(all.iter().any(|bundle| bundle.uid() == before.uid()));
+    }
+    point_at(world, &name, &source).await;
+    world.wait_instance(&name, "HasValidBundle", "True").await;
+    bundles_become(world, &name, "the first alone", |left| {
+        left.iter().map(Bundle::uid).eq([before.uid()])
+    })
+    .await;
+    let instance = read(world, &name).await;
+    assert_eq!(line(&instance, "Installed"), "True InstallationSucceeded");
+    delete(world, &name).await;
+    no_bundles(world, &name).await;
+}
+
 #[tokio::test]
 async fn nested_instance_cannot_install_its_parent() {
-    let world = running().await;
-    let (parent, child) = (unique("parent"), unique("child"));
-    let space = world.cluster.temp_namespace("parent").await.unwrap();
-    let instance_object = |name: &str, source: &BundleSource| {
-        let mut object =
-            serde_json::to_value(support::instance(name, "plain", source.clone())).unwrap();
+    let (world, child, space) = start("child").await;
+    let parent = unique("parent");
+    let nested = |name: &str, source: BundleSource| {
+        let instance = support::instance(name, "plain", source);
+        let mut object = serde_json::to_value(instance).unwrap();
         object["metadata"] = json!({"name": name});
         object
     };
     let objects = [map(space.name(), "a", &[("v", "1")])];
-    let source = publish(world, &format!("{child}:v1"), &objects).await;
-    let outer = publish(
-        world,
-        &format!("{parent}:v1"),
-        &[instance_object(&child, &source)],
-    )
-    .await;
-    world.instance(&parent, "plain", outer.clone()).await;
+    let inner = publish(world, &format!("{child}:v1"), &objects).await;
+    let outer = declare(world, &parent, &[nested(&child, inner)]).await;
     let before = world.wait_instance(&child, "Healthy", "True").await;
     world.wait_instance(&parent, "Installed", "True").await;
 
     // The child's bundle is changed directly, so the parent is paused: it would repair the child.
     change(world, &parent, json!({"spec": {"paused": true}})).await;
     wait_reason(world, &parent, "Progressing", "Paused").await;
-    upgrade(world, &child, "circle", &[instance_object(&parent, &outer)]).await;
-    let live = wait_reason(world, &child, "Installed", "UpgradeFailed").await;
+    upgrade(world, &child, "circle", &[nested(&parent, outer)]).await;
     let circle = format!("BundleInstance {parent} installs BundleInstance {child}");
-    assert_message(&live, "Installed", &[&circle]);
+    says(world, &child, "Installed UpgradeFailed", &[&circle]).await;
     unharmed(world, &before, space.name()).await;
 
     change(world, &parent, json!({"spec": {"paused": false}})).await;

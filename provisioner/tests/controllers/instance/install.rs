@@ -1,6 +1,6 @@
-//! Installations, and the Bundles that an instance creates.
+//! Installations, the Bundles that an instance creates, and the obstacles that an installation waits for.
 
-use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::{core::v1::Namespace, rbac::v1::ClusterRole};
 use provisioner::controllers::bundle_instance::template;
 
 use super::*;
@@ -31,11 +31,8 @@ async fn changed_template_replaces_the_bundle(world: &World, name: &str, old: &B
     let bundles = bundles(world, name).await;
     assert_eq!(bundles.len(), 1);
     assert_eq!(bundles[0].labels()["a"], "b");
-    let after = read(world, name).await;
-    assert_eq!(
-        after.status.unwrap().installed_bundle_name,
-        Some(bundles[0].name_any())
-    );
+    let status = read(world, name).await.status.unwrap();
+    assert_eq!(status.installed_bundle_name, Some(bundles[0].name_any()));
 }
 
 /// Row G3: a deleted Bundle is created again.
@@ -67,8 +64,9 @@ async fn i1_i5_g3_plain_bundles_are_installed_and_followed() {
     // Names of roles may contain characters that a URL has to encode.
     let role = format!("{} all? #powerful", unique("strange"));
     let greeting = |text: &str| map(space.name(), "greeting", &[("text", text)]);
+    let braces = "hello {{ .Values.absent }}";
     let old = [
-        greeting("hello {{ .Values.nobody }}"),
+        greeting(braces),
         map(space.name(), "leaves", &[]),
         cluster_role(&role),
     ];
@@ -77,16 +75,11 @@ async fn i1_i5_g3_plain_bundles_are_installed_and_followed() {
     let length = bundle.name_any().len();
     assert!(length <= template::MAX_NAME_LEN, "{length}");
     // Braces are not evaluated.
-    let installed = maps(world, space.name()).get("greeting").await.unwrap();
-    assert_eq!(
-        installed.data.unwrap()["text"],
-        "hello {{ .Values.nobody }}"
-    );
+    has_value(world, space.name(), "greeting", "text", braces).await;
     let roles: Api<ClusterRole> = world.api();
     let has_role = async || {
-        let all = roles.list(&ListParams::default()).await.unwrap();
-        let mut names = all.items.iter().map(ClusterRole::name_any);
-        names.any(|name| name == role)
+        let all = support::list(&roles).await;
+        all.iter().any(|found| found.name_any() == role)
     };
     assert!(has_role().await);
 
@@ -100,65 +93,13 @@ async fn i1_i5_g3_plain_bundles_are_installed_and_followed() {
     upgrade(world, &name, "v2", &new).await;
     support::wait_deleted(api.clone(), "leaves").await;
     let greeting = api.get("greeting").await.unwrap();
-    assert_eq!(
-        (greeting.uid(), greeting.data.unwrap()["text"].as_str()),
-        (uid, "bye")
-    );
+    assert_eq!(greeting.uid(), uid);
+    assert_eq!(greeting.data.unwrap()["text"], "bye");
     api.get("comes").await.unwrap();
     support::until("the role is deleted", has_role, |has_role| !*has_role).await;
 
     delete(world, &name).await;
     support::wait_deleted(api, "greeting").await;
-}
-
-/// Waits until the metrics count the installation and the queues are empty.
-async fn are_counted(world: &World) {
-    let metrics = format!("{}/metrics", world.provisioner().await.url("metrics"));
-    support::eventually("everything is counted", async || {
-        let text = reqwest::get(&metrics).await.unwrap().text().await.unwrap();
-        let value = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|value| value.trim().parse::<u64>().ok())
-        };
-        let are_counted = value("rukpak_objects_applied_total") > Some(0)
-            && value("rukpak_unpacked_bytes_total") > Some(0)
-            && value("rukpak_reconciles_total{controller=\"Bundle\"}") > Some(0)
-            && value("rukpak_reconciles_total{controller=\"Instance\"}") > Some(0)
-            && value("rukpak_queue_length{controller=\"Bundle\"}") == Some(0)
-            && value("rukpak_queue_length{controller=\"Instance\"}") == Some(0);
-        are_counted.then_some(()).ok_or(text)
-    })
-    .await;
-}
-
-// parity: platform-14, platform-15, i14, r1
-#[tokio::test]
-async fn r1_registry_bundles_are_installed_and_become_ready() {
-    let world = running().await;
-    world.cluster.stand_in_node().await.unwrap();
-    let name = unique("r1");
-    let content = support::operator(&name, "1.0.0", &[]);
-    let source = image(&world.push(&format!("{name}:v1"), &content).await);
-    // The converter of document 004 is the registry class.
-    let mut declared = support::instance(&name, "plain", source);
-    let class = "core.rukpak.io/converter";
-    declared.spec.template.spec.provisioner_class_name = Some(class.to_owned());
-    world.create(&declared).await;
-    let instance = world.wait_instance(&name, "Healthy", "True").await;
-    let bundle = bundles(world, &name).await.remove(0);
-    assert_eq!(bundle.spec.provisioner_class_name, class);
-    assert!(bundle.status.unwrap().facts.conversion.unwrap().objects > 0);
-    let status = instance.status.as_ref().unwrap();
-    assert_eq!(status.facts.package.as_deref(), Some(name.as_str()));
-    assert_eq!(status.facts.version.as_deref(), Some("1.0.0"));
-    let namespace = status.install_namespace.clone().unwrap();
-    assert_eq!(namespace, format!("{name}-system"));
-    let (operators, operator) = (deployments(world, &namespace), format!("{name}-operator"));
-    let deployment = operators.get(&operator).await.unwrap();
-    assert_eq!(deployment.status.unwrap().ready_replicas, Some(1));
-    are_counted(world).await;
-    delete(world, &name).await;
-    support::wait_deleted(operators, &operator).await;
 }
 
 // parity: i6, i15, i7, complaint-11
@@ -187,4 +128,127 @@ async fn i6_i7_i8_missing_apis_are_listed_until_they_are_served() {
     world.wait_instance(&user, "Installed", "True").await;
     delete(world, &user).await;
     delete(world, &provider).await;
+}
+
+#[tokio::test]
+async fn optional_objects_are_deferred_while_their_crd_is_missing() {
+    let (world, name, space) = start("optional").await;
+    // No other test uses this kind.
+    let (group, kind) = ("console.openshift.io", "ConsoleExternalLogLink");
+    let mut link = widget(group, space.name(), "logs", 1);
+    link["kind"] = kind.into();
+    let waiting = install(world, &name, &[link, map(space.name(), "a", &[])]).await;
+    let waits = vec![format!("{kind} {group}/v1 {space}/logs")];
+    assert_eq!(waiting.status.as_ref().unwrap().waiting, waits);
+    assert_eq!(line(&waiting, "Installed"), "True InstallationSucceeded");
+    assert_message(&waiting, "Installed", &["1 objects are deferred"]);
+
+    let crd = support::crd(group, kind);
+    let full = crd["metadata"]["name"].as_str().unwrap();
+    let crds: Api<CustomResourceDefinition> = world.api();
+    let links = || custom_resources(world, space.name(), [group, "v1", kind]);
+    let waits_for = async |description: &str, expected: &Vec<String>| {
+        becomes(world, &name, description, |status| {
+            let is_healthy = support::has(&status.conditions, "Healthy", "True");
+            (is_healthy && status.waiting == *expected).then_some(())
+        })
+        .await;
+    };
+    for _ in 0..2 {
+        world.apply(&crd).await;
+        support::eventually("applied when its API is served", async || {
+            links().get("logs").await.map_err(|error| error.to_string())
+        })
+        .await;
+        waits_for("nothing waits", &vec![]).await;
+        support::delete(&crds, full).await;
+        waits_for("waiting again", &waits).await;
+        support::wait_deleted(crds.clone(), full).await;
+    }
+    let after = read(world, &name).await;
+    assert_eq!(line(&after, "Installed"), "True InstallationSucceeded");
+    delete(world, &name).await;
+}
+
+/// Returns a ConfigMap that exists until its finalizer is removed.
+fn held(namespace: &str, name: &str) -> Value {
+    let mut held = map(namespace, name, &[("v", "old")]);
+    held["metadata"]["finalizers"] = json!(["example.com/rival"]);
+    held
+}
+
+#[tokio::test]
+async fn terminating_namespaces_and_objects_are_waited_for() {
+    let (world, name, space) = start("terminating").await;
+    let namespace = support::namespace_object(&name);
+    world.apply(&namespace).await;
+    world.apply(&held(&name, "held")).await;
+    world.apply(&held(space.name(), "a")).await;
+    let namespaces: Api<Namespace> = world.api();
+    support::delete(&namespaces, &name).await;
+    let api = maps(world, space.name());
+    support::delete(&api, "a").await;
+
+    let objects = [
+        namespace,
+        map(&name, "a", &[]),
+        map(space.name(), "a", &[("v", "new")]),
+    ];
+    declare(world, &name, &objects).await;
+    let refused = wait_reason(world, &name, "Installed", "InstallFailed").await;
+    assert_eq!(line(&refused, "Installed"), "False InstallFailed");
+    assert_eq!(refused.status.as_ref().unwrap().installed_bundle_name, None);
+    let parts = [
+        &format!("namespace {name:?} is being deleted"),
+        "the installation continues automatically after the deletion",
+        &format!("ConfigMap {space}/a exists and is being deleted"),
+    ];
+    assert_message(&refused, "Installed", &parts);
+    assert_eq!(line(&refused, "Progressing"), "True Retrying");
+
+    let released = json!({"metadata": {"finalizers": null}});
+    patch_as_other(&maps(world, &name), "held", released.clone()).await;
+    patch_as_other(&api, "a", released).await;
+    world.wait_instance(&name, "Healthy", "True").await;
+    assert_eq!(api.get("a").await.unwrap().data.unwrap()["v"], "new");
+    let maps = maps(world, &name);
+    assert!(maps.get_opt("a").await.unwrap().is_some());
+    assert_eq!(maps.get_opt("held").await.unwrap(), None);
+    delete(world, &name).await;
+    support::delete(&namespaces, &name).await;
+}
+
+// parity: b1
+#[tokio::test]
+async fn unknown_class_is_reported_for_instance_and_template() {
+    let (world, name, space) = start("class").await;
+    let unknown = "core-rukpak-io-helm";
+    let source = publish(world, &format!("{name}:v1"), &[map(space.name(), "a", &[])]).await;
+    let mut instance = support::instance(&name, "plain", source);
+    instance.spec.provisioner_class_name = unknown.to_owned();
+    world.create(&instance).await;
+    let live = wait_reason(world, &name, "HasValidBundle", "UnknownProvisionerClass").await;
+    let parts = [unknown, "spec.provisionerClassName", "core-rukpak-io-plain"];
+    assert_message(&live, "HasValidBundle", &parts);
+    assert_eq!(line(&live, "Installed"), "False NotInstalled");
+    assert_eq!(bundles(world, &name).await, []);
+    // No finalizer blocks the deletion.
+    assert_eq!(live.finalizers(), &[] as &[String]);
+
+    let class = json!({"spec": {
+        "provisionerClassName": "core-rukpak-io-plain",
+        "template": {"spec": {"provisionerClassName": unknown}},
+    }});
+    change(world, &name, class).await;
+    let live = says(world, &name, "HasValidBundle UnpackFailed", &[unknown]).await;
+    assert_eq!(line(&live, "Installed"), "False NotInstalled");
+
+    // Both spellings of a class are one class, and the converter of document 004 is the registry class.
+    let class = json!({"spec": {
+        "provisionerClassName": "core.rukpak.io/converter",
+        "template": {"spec": {"provisionerClassName": "core.rukpak.io/plain"}},
+    }});
+    change(world, &name, class).await;
+    world.wait_instance(&name, "Healthy", "True").await;
+    delete(world, &name).await;
 }

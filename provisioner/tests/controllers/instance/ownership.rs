@@ -1,6 +1,4 @@
-//! Ownership of objects: foreign objects are not taken, and released objects can be adopted.
-
-mod retained;
+//! Ownership of objects: foreign objects are not taken, and kept objects are released and can be adopted.
 
 use std::time::Duration;
 
@@ -37,23 +35,22 @@ async fn i11_owned_object_is_rejected_until_its_owner_is_deleted() {
     declare(world, &second, &objects).await;
 
     let instance = refused(world, &second).await;
-    let text = message(&instance, "Installed");
     let expected = format!(
         "ConfigMap {space}/both already exists and is owned by BundleInstance {first}: delete that BundleInstance, or remove the \
          object from one of the two bundles"
     );
-    assert_eq!(text, expected);
+    assert_eq!(message(&instance, "Installed"), expected);
     let after = api.get("both").await.unwrap();
     assert_eq!(after.resource_version(), before.resource_version());
     assert!(api.get_opt("own").await.unwrap().is_none());
     assert_eq!(line(&read(world, &first).await, "Healthy"), "True Healthy");
 
     delete(world, &first).await;
-    let gone = Instant::now();
+    let deleted = Instant::now();
     has_value(world, space.name(), "both", "v", "second").await;
     world.wait_instance(&second, "Healthy", "True").await;
     // The instance does not wait for the next attempt, 15 seconds after the last one.
-    let elapsed = gone.elapsed();
+    let elapsed = deleted.elapsed();
     assert!(elapsed < Duration::from_secs(5), "{elapsed:?}");
     delete(world, &second).await;
 }
@@ -118,28 +115,21 @@ async fn i11_simultaneous_installations_have_exactly_one_owner() {
 async fn existing_objects_are_adopted_only_if_annotated() {
     let (world, name, space) = start("adopt").await;
     let api = maps(world, space.name());
-    let existing = [
-        ("plain", json!({})),
-        (
-            "olm",
-            json!({"labels": {"olm.owner": "etcd.v1", "olm.owner.kind": "ClusterServiceVersion", "olm.owner.namespace": "operators"}}),
-        ),
-        (
-            "helm",
-            json!({"annotations": {"meta.helm.sh/release-name": "etcd", "meta.helm.sh/release-namespace": "db"}}),
-        ),
-    ];
+    let olm = json!({"olm.owner": "etcd.v1", "olm.owner.kind": "ClusterServiceVersion", "olm.owner.namespace": "operators"});
+    let helm = json!({"meta.helm.sh/release-name": "etcd", "meta.helm.sh/release-namespace": "db"});
     let mut before = BTreeMap::new();
-    for (object, metadata) in &existing {
-        let mut value = map(space.name(), object, &[("v", "theirs"), ("more", "theirs")]);
-        let fields = metadata.as_object().unwrap().clone();
-        value["metadata"].as_object_mut().unwrap().extend(fields);
-        world.apply(&value).await;
-        before.insert(*object, api.get(object).await.unwrap());
+    for (object, field, value) in tests::rows![
+        "plain", "labels" => json!({});
+        "olm", "labels" => olm;
+        "helm", "annotations" => helm;
+    ] {
+        let mut existing = map(space.name(), object, &[("v", "theirs"), ("more", "theirs")]);
+        existing["metadata"][field] = value;
+        world.apply(&existing).await;
+        before.insert(object, api.get(object).await.unwrap());
     }
-    let objects = existing
-        .each_ref()
-        .map(|(object, _)| map(space.name(), object, &[("v", "ours")]));
+    let desired = |object: &&str| map(space.name(), object, &[("v", "ours")]);
+    let objects: Vec<Value> = before.keys().map(desired).collect();
     declare(world, &name, &objects).await;
     let instance = refused(world, &name).await;
     let parts = [
@@ -156,8 +146,7 @@ async fn existing_objects_are_adopted_only_if_annotated() {
 
     // An annotation that names another instance permits no adoption.
     let adopt = |to: &str| json!({"metadata": {"annotations": {labels::ADOPT: to}}});
-    for (object, _) in &existing {
-        let to = if *object == "olm" { "somebody" } else { &name };
+    for (object, to) in [("olm", "another"), ("plain", &*name), ("helm", &*name)] {
         patch_as_other(&api, object, adopt(to)).await;
     }
     let policy = |policy: &str| json!({"spec": {"crdDeletionPolicy": policy}});
@@ -180,7 +169,7 @@ async fn existing_objects_are_adopted_only_if_annotated() {
         assert_eq!([&data["v"], &data["more"]], ["ours", "theirs"]);
     }
     delete(world, &name).await;
-    for (object, _) in &existing {
+    for object in before.keys() {
         support::wait_deleted(api.clone(), object).await;
     }
 }
@@ -209,9 +198,64 @@ async fn existing_namespace_is_unchanged_unless_adopted() {
     let adopt = json!({"metadata": {"annotations": {labels::ADOPT: name}}});
     patch_as_other(&spaces, &name, adopt).await;
     upgrade(world, &name, "v2", &[theirs, map(&name, "b", &[])]).await;
-    support::wait_for(spaces, &name, "handed over", |namespace: &Namespace| {
-        (namespace.labels().get(labels::OWNER_NAME) == Some(&name)).then_some(())
+    let is_owned =
+        |found: &Namespace| (found.labels().get(labels::OWNER_NAME)? == &name).then_some(());
+    support::wait_for(spaces, &name, "adopted", is_owned).await;
+    delete(world, &name).await;
+}
+
+/// Objects that are kept when they leave the bundle or when the instance is deleted.
+#[tokio::test]
+async fn kept_objects_are_released_on_prune_and_on_uninstall() {
+    let (world, name, space) = start("kept").await;
+    let next = unique("kept-next");
+    let api = maps(world, space.name());
+    let retained = |object: &str| {
+        let mut value = map(space.name(), object, &[("v", "1")]);
+        value["metadata"]["annotations"] = json!({labels::KEEP: "true"});
+        value
+    };
+    let v1 = [
+        retained("pruned"),
+        retained("removed"),
+        map(space.name(), "plain", &[]),
+    ];
+    install(world, &name, &v1).await;
+    let uids = async || {
+        let [pruned, removed] = [api.get("pruned").await, api.get("removed").await];
+        [pruned.unwrap().uid(), removed.unwrap().uid()]
+    };
+    let before = uids().await;
+
+    upgrade(world, &name, "v2", &[retained("removed")]).await;
+    support::wait_deleted(api.clone(), "plain").await;
+    let instance = becomes(world, &name, "released", |status| {
+        (!status.released.is_empty()).then_some(())
     })
     .await;
+    let status = instance.status.unwrap();
+    has_parts(&status.released[0], &["/pruned", labels::KEEP]);
+    assert_eq!(status.inventory.unwrap().count, 1);
+    let assert_released = |config_map: &ConfigMap| {
+        assert_eq!(owner_name(config_map), None, "{config_map:?}");
+        assert!(config_map.owner_references().is_empty(), "{config_map:?}");
+    };
+    let pruned = api.get("pruned").await.unwrap();
+    assert_released(&pruned);
+    // The released object has no owner, so it is not repaired. The owned object, which was changed later, is repaired.
+    patch_as_other(&api, "pruned", json!({"data": {"v": "2"}})).await;
+    patch_as_other(&api, "removed", json!({"data": {"v": "2"}})).await;
+    has_value(world, space.name(), "removed", "v", "1").await;
+    assert_eq!(api.get("pruned").await.unwrap().data.unwrap()["v"], "2");
+
     delete(world, &name).await;
+    assert_released(&api.get("removed").await.unwrap());
+    assert_eq!(uids().await, before);
+
+    // Another instance can adopt both.
+    install(world, &next, &[retained("pruned"), retained("removed")]).await;
+    let pruned = api.get("pruned").await.unwrap();
+    assert_eq!(owner_name(&pruned), Some(next.as_str()));
+    assert_eq!(pruned.data.unwrap()["v"], "1");
+    delete(world, &next).await;
 }

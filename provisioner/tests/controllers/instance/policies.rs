@@ -1,8 +1,5 @@
 //! CRD deletion policies: on uninstall, and when the CRD leaves the bundle.
 
-mod conversion;
-mod pruned_crds;
-
 use kube::api::PostParams;
 use manifests::api::bundle_instance::CrdDeletionPolicy;
 
@@ -19,8 +16,7 @@ impl Scene {
     /// Installs the CRD, and waits until all objects exist.
     async fn new(prefix: &str, policy: CrdDeletionPolicy) -> Self {
         let this = Self::prepare(prefix).await;
-        let definition = support::crd(&this.group(), "Widget");
-        this.install(policy, definition, |_| {}).await;
+        this.install(policy, this.widget_crd(), |_| {}).await;
         this
     }
 
@@ -32,10 +28,10 @@ impl Scene {
     async fn install(
         &self,
         policy: CrdDeletionPolicy,
-        definition: Value,
+        crd: Value,
         change: impl FnOnce(&mut BundleInstanceSpec),
     ) {
-        let objects = [definition, self.operator()];
+        let objects = [crd, self.operator()];
         declare_with(self.world, &self.name, &objects, |spec| {
             spec.crd_deletion_policy = policy;
             // The operator never becomes healthy in this test. CRDs are pruned nevertheless.
@@ -45,6 +41,10 @@ impl Scene {
         .await;
         let world = self.world;
         world.wait_instance(&self.name, "Installed", "True").await;
+    }
+
+    fn widget_crd(&self) -> Value {
+        support::crd(&self.group(), "Widget")
     }
 
     fn operator(&self) -> Value {
@@ -76,7 +76,7 @@ impl Scene {
         });
         let widget = serde_json::from_value(widget).unwrap();
         let widgets = self.widgets(version);
-        support::eventually("a Widget can be made", async || {
+        support::eventually("a Widget can be created", async || {
             let made = widgets.create(&PostParams::default(), &widget).await;
             made.map_err(|error| error.to_string())
         })
@@ -98,8 +98,8 @@ impl Scene {
     /// Returns the note of the Event about the retained CRD. The Event outlives the instance.
     async fn released(&self) -> String {
         let notes = async || support::notes(self.world, &self.name, "Released").await;
-        let is_told = |notes: &Vec<String>| !notes.is_empty();
-        let notes = support::until("an event tells that it stays", notes, is_told);
+        let is_reported = |notes: &Vec<String>| !notes.is_empty();
+        let notes = support::until("an Event about the CRD", notes, is_reported);
         notes.await.remove(0)
     }
 
@@ -109,10 +109,6 @@ impl Scene {
         assert_eq!(crd.metadata.deletion_timestamp, None);
         assert!(!crd.labels().contains_key(labels::OWNER_NAME), "{crd:?}");
         assert!(!crd.labels().contains_key(labels::OWNER_KIND), "{crd:?}");
-        self.delete_definition().await;
-    }
-
-    async fn delete_definition(&self) {
         support::delete(&self.crds(), &self.crd()).await;
     }
 
@@ -125,9 +121,57 @@ impl Scene {
         change(self.world, &self.name, patch).await;
     }
 
-    async fn is_gone(&self) {
+    async fn is_deleted(&self) {
         support::wait_deleted(self.world.api::<BundleInstance>(), &self.name).await;
         support::wait_deleted(deployments(self.world, self.space.name()), "operator").await;
+    }
+
+    /// Returns a CRD whose conversion webhook does not exist.
+    fn unconvertible(&self, stored: &str) -> Value {
+        let mut crd = crd(&self.group(), true);
+        for version in crd["spec"]["versions"].as_array_mut().unwrap() {
+            version["storage"] = (version["name"] == stored).into();
+        }
+        crd["spec"]["conversion"] = json!({
+            "strategy": "Webhook",
+            "webhook": {
+                "conversionReviewVersions": ["v1"],
+                "clientConfig": {"service": {"namespace": "default", "name": "nowhere", "path": "/convert"}},
+            },
+        });
+        crd
+    }
+
+    /// Makes the custom resources readable, so that the CRD can be deleted, and deletes the CRD.
+    async fn is_kept_until_repaired(&self) {
+        let patch = json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}});
+        patch_as_other(&self.crds(), &self.crd(), patch).await;
+        self.is_kept().await;
+    }
+
+    /// Adds the CRD to the bundle again, and removes it once the CRD has no custom resources.
+    async fn leave_unused(&self) {
+        let objects = [self.widget_crd(), self.operator()];
+        upgrade(self.world, &self.name, "v3", &objects).await;
+        support::wait_for(self.crds(), &self.crd(), "owned", |owned| {
+            (owned.labels().get(labels::OWNER_NAME)? == &self.name).then_some(())
+        })
+        .await;
+        support::delete(&self.widgets("v1"), "precious").await;
+        upgrade(self.world, &self.name, "v4", &[self.operator()]).await;
+        support::wait_deleted(self.crds(), &self.crd()).await;
+        let settled = self.has_left().await;
+        assert_eq!(settled.status.unwrap().released, [""; 0]);
+        delete(self.world, &self.name).await;
+    }
+
+    /// Waits until the inventory of the instance contains only the workload.
+    async fn has_left(&self) -> BundleInstance {
+        becomes(self.world, &self.name, "settled without it", |status| {
+            let settled = condition(&status.conditions, "Progressing")?.status == "False";
+            (settled && status.inventory.as_ref()?.count == 1).then_some(())
+        })
+        .await
     }
 }
 
@@ -138,17 +182,15 @@ async fn used_crd_is_retained_and_adopted_by_the_same_name() {
     scene.widget("v1", "precious", &[]).await;
     let uid = scene.widgets("v1").get("precious").await.unwrap().uid();
     delete(scene.world, &scene.name).await;
-    scene.is_gone().await;
+    scene.is_deleted().await;
     let parts = [
         &format!("CustomResourceDefinition {}", scene.crd()),
         &format!("1 custom resource is left ({}/precious)", scene.space),
         "delete them and then the CRD",
     ];
     has_parts(&scene.released().await, &parts);
-    let definition = support::crd(&scene.group(), "Widget");
-    scene
-        .install(CrdDeletionPolicy::DeleteIfUnused, definition, |_| {})
-        .await;
+    let policy = CrdDeletionPolicy::DeleteIfUnused;
+    scene.install(policy, scene.widget_crd(), |_| {}).await;
     let again = scene.widgets("v1").get("precious").await.unwrap();
     assert_eq!(again.uid(), uid);
 
@@ -158,58 +200,147 @@ async fn used_crd_is_retained_and_adopted_by_the_same_name() {
     support::wait_deleted(scene.crds(), &scene.crd()).await;
 }
 
-// parity: rukpak-41
+// parity: i12, rukpak-41
 #[tokio::test]
-async fn delete_policy_removes_custom_resources_before_the_operator() {
+async fn i12_only_uninstalls_delete_custom_resources_unless_retained() {
     let scene = Scene::new("delete", CrdDeletionPolicy::Delete).await;
+    let (world, space) = (scene.world, scene.space.name());
     scene.widget("v1", "held", &["example.com/operator"]).await;
     scene.widget("v1", "free", &[]).await;
-    scene.request_deletion().await;
-    let text = scene.says("custom resource").await;
-    assert!(text.contains("held"), "{text}");
-    assert_eq!(scene.widgets("v1").get_opt("free").await.unwrap(), None);
-    // The operator that has to finalize the other custom resource still exists.
-    let operators = deployments(scene.world, scene.space.name());
-    let operator = operators.get("operator").await.unwrap();
-    assert_eq!(operator.metadata.deletion_timestamp, None);
-    let definition = scene.crds().get(&scene.crd()).await.unwrap();
-    assert_eq!(definition.metadata.deletion_timestamp, None);
+    let uids = async || {
+        let widgets = support::list(&scene.widgets("v1")).await;
+        let uids = widgets.iter().map(kube::ResourceExt::uid);
+        uids.collect::<Vec<_>>()
+    };
+    let before = uids().await;
+    let mut objects = vec![scene.widget_crd(), scene.operator()];
+    objects.push(map(space, "pruned", &[]));
+    upgrade(world, &scene.name, "v2", &objects).await;
+    support::wait_for(maps(world, space), "pruned", "applied", |_| Some(())).await;
+    objects.pop();
+    upgrade(world, &scene.name, "v3", &objects).await;
+    support::wait_deleted(maps(world, space), "pruned").await;
+    assert_eq!(uids().await, before);
 
-    scene.remove_finalizers("held").await;
-    scene.is_gone().await;
-    support::wait_deleted(scene.crds(), &scene.crd()).await;
-}
-
-#[tokio::test]
-async fn stuck_resource_is_named_and_retain_ends_the_uninstall() {
-    let scene = Scene::new("stuck", CrdDeletionPolicy::Delete).await;
-    scene.widget("v1", "stuck", &["example.com/nobody"]).await;
     scene.request_deletion().await;
     let parts = [
         &format!("CustomResourceDefinition {}: ", scene.crd()),
-        &format!("{}/stuck", scene.space),
-        "example.com/nobody",
+        &format!("{space}/held"),
+        "example.com/operator",
         "set spec.crdDeletionPolicy to Retain",
     ];
-    has_parts(&scene.says("stuck").await, &parts);
+    has_parts(&scene.says("held").await, &parts);
+    assert_eq!(scene.widgets("v1").get_opt("free").await.unwrap(), None);
+    // The operator that has to finalize the other custom resource still exists.
+    let operator = deployments(world, space).get("operator").await.unwrap();
+    assert_eq!(operator.metadata.deletion_timestamp, None);
+    let crd = scene.crds().get(&scene.crd()).await.unwrap();
+    assert_eq!(crd.metadata.deletion_timestamp, None);
+
     scene.set_policy("Retain").await;
-    scene.is_gone().await;
-    let left = scene.widgets("v1").get("stuck").await.unwrap();
+    scene.is_deleted().await;
+    let left = scene.widgets("v1").get("held").await.unwrap();
     assert!(left.metadata.deletion_timestamp.is_some());
-    scene.remove_finalizers("stuck").await;
+    scene.remove_finalizers("held").await;
     scene.is_kept().await;
 }
 
 #[tokio::test]
 async fn retain_releases_a_crd_that_another_client_deletes() {
     let scene = Scene::new("terminating", CrdDeletionPolicy::DeleteIfUnused).await;
-    scene.widget("v1", "stuck", &["example.com/nobody"]).await;
-    scene.delete_definition().await;
+    scene.widget("v1", "stuck", &["example.com/absent"]).await;
+    support::delete(&scene.crds(), &scene.crd()).await;
     scene.request_deletion().await;
     let text = scene.says("customresourcecleanup").await;
     assert_has(text, &scene.crd());
     scene.set_policy("Retain").await;
-    scene.is_gone().await;
+    scene.is_deleted().await;
     scene.remove_finalizers("stuck").await;
     support::wait_deleted(scene.crds(), &scene.crd()).await;
+}
+
+#[tokio::test]
+async fn crds_that_leave_a_bundle_are_pruned_if_unused() {
+    for (policy, why) in tests::rows![
+        CrdDeletionPolicy::DeleteIfUnused => "1 custom resource is left";
+        // The policy applies to the uninstall: no upgrade deletes custom resources.
+        CrdDeletionPolicy::Delete => "1 custom resource is left";
+        CrdDeletionPolicy::Retain => "is kept by spec.crdDeletionPolicy Retain";
+    ] {
+        let scene = Scene::new("stays", policy).await;
+        scene.widget("v1", "precious", &[]).await;
+        upgrade(scene.world, &scene.name, "v2", &[scene.operator()]).await;
+        let settled = scene.has_left().await;
+        let released = settled.status.unwrap().released;
+        assert_eq!(released.len(), 1, "{released:?}");
+        has_parts(&released[0], &[&scene.crd(), why]);
+        let precious = scene.widgets("v1").get("precious").await.unwrap();
+        assert_eq!(precious.metadata.deletion_timestamp, None);
+        let crd = scene.crds().get(&scene.crd()).await.unwrap();
+        assert_eq!(crd.metadata.deletion_timestamp, None);
+        if policy == CrdDeletionPolicy::DeleteIfUnused {
+            scene.leave_unused().await;
+            continue;
+        }
+        // The CRD is released: it outlives the instance.
+        scene.set_policy("Delete").await;
+        delete(scene.world, &scene.name).await;
+        scene.widgets("v1").get("precious").await.unwrap();
+        scene.is_kept().await;
+    }
+}
+
+#[tokio::test]
+async fn current_storage_version_needs_no_conversion() {
+    let scene = Scene::prepare("stored").await;
+    let policy = CrdDeletionPolicy::DeleteIfUnused;
+    let crd = scene.unconvertible("v2");
+    scene.install(policy, crd, |_| {}).await;
+    scene.widget("v2", "new", &[]).await;
+    delete(scene.world, &scene.name).await;
+    assert_has(scene.released().await, "1 custom resource is left");
+    scene.is_kept_until_repaired().await;
+}
+
+#[tokio::test]
+async fn unreadable_custom_resources_are_reported_and_keep_their_crd() {
+    let scene = Scene::prepare("unreadable").await;
+    let crd = scene.unconvertible("v1");
+    scene
+        .install(CrdDeletionPolicy::Delete, crd, |spec| {
+            // The upgrade safety check cannot read the custom resources either.
+            let off = json!({"crdUpgradeSafety": "Off"});
+            spec.preflight = Some(serde_json::from_value(off).unwrap());
+        })
+        .await;
+    scene.widget("v1", "old", &[]).await;
+    // The custom resource is in a version that is no longer the storage version.
+    let objects = [scene.unconvertible("v2"), scene.operator()];
+    upgrade(scene.world, &scene.name, "v2", &objects).await;
+    support::wait_for(scene.crds(), &scene.crd(), "stored", |crd| {
+        let stored = crd.spec.versions.iter().find(|version| version.storage)?;
+        (stored.name == "v2").then_some(())
+    })
+    .await;
+
+    scene.request_deletion().await;
+    let parts = [
+        &scene.crd(),
+        "make sure that the conversion webhook of its CRD is running",
+        "set spec.crdDeletionPolicy to Retain",
+    ];
+    has_parts(&scene.says("conversion webhook").await, &parts);
+    // The operator that could convert them still exists.
+    let operators = deployments(scene.world, scene.space.name());
+    assert!(operators.get_opt("operator").await.unwrap().is_some());
+
+    scene.set_policy("DeleteIfUnused").await;
+    scene.is_deleted().await;
+    let parts = [
+        "failed to read the remaining custom resources",
+        "conversion webhook for ",
+        "repair the conversion webhook",
+    ];
+    has_parts(&scene.released().await, &parts);
+    scene.is_kept_until_repaired().await;
 }

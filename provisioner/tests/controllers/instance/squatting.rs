@@ -8,15 +8,13 @@
 //! | recorded, and not unpacked | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
 //! | unpacked, and not applied | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
 //! | applied in part | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
-//! | applied, and not healthy | [`health::unhealthy_and_rolled_back_bundles_are_not_replaced`] |
+//! | applied, and not healthy | [`records::unhealthy_and_rolled_back_bundles_are_not_replaced`] |
 //! | applied and healthy | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
-//! | before a rollback | [`records::a_rollback_does_not_lead_to_a_squatted_bundle`] |
-//! | after a rollback | [`health::unhealthy_and_rolled_back_bundles_are_not_replaced`] |
+//! | before and after a rollback | [`records::unhealthy_and_rolled_back_bundles_are_not_replaced`] |
 //! | while the provisioner is down | [`restarts::restarts_install_no_foreign_bundle`] |
 //! | not adopted yet, and the status cannot be written | [`restarts::restarts_install_no_foreign_bundle`] |
 //! | all the time | [`upgrades::restless_squatter_gets_nothing_installed`] |
 
-mod health;
 mod records;
 mod restarts;
 mod upgrades;
@@ -28,12 +26,10 @@ use cluster::TempNamespace;
 use futures::{StreamExt as _, TryStreamExt as _};
 use kube::{
     Client, Config, ResourceExt as _,
-    api::{DeleteParams, ObjectMeta, PostParams, WatchEvent, WatchParams},
+    api::{DeleteParams, PostParams},
+    runtime::watcher,
 };
-use manifests::api::{
-    bundle::{BundleSpec, ConfigMapName, ConfigMapSource},
-    bundle_instance::InstalledBundle,
-};
+use manifests::api::{bundle::BundleSpec, bundle_instance::InstalledBundle};
 use provisioner::controllers::bundle_instance::template;
 use tokio::task::JoinHandle;
 
@@ -50,28 +46,28 @@ struct Squatter {
     content: BundleSource,
 }
 
-/// Creates a user with all verbs on Bundles and no other permission, and returns the user's API.
-pub(super) async fn squatter(world: &World, name: &str) -> Api<Bundle> {
-    let user = format!("{name}-squatter");
-    let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user});
-    let rules =
-        json!([{"apiGroups": ["core.rukpak.io"], "resources": ["bundles"], "verbs": ["*"]}]);
-    support::grant(world.cluster, &subject, None, &user, &rules).await;
-    let mut config: Config = world.cluster.config().clone();
-    config.auth_info.impersonate = Some(user);
-    let bundles = Api::all(Client::try_from(config).unwrap());
-    support::eventually("the squatter may list Bundles", async || {
-        let listed = bundles.list(&ListParams::default().limit(1)).await;
-        listed.map(drop).map_err(|error| error.to_string())
-    })
-    .await;
-    bundles
+fn is_unpacked(bundle: &Bundle) -> bool {
+    let status = bundle.status.as_ref();
+    status.is_some_and(|status| status.content_digest.is_some())
 }
 
 impl Squatter {
     /// Creates the user, and the foreign content for a namespace.
     async fn new(world: &World, name: &str, namespace: &str) -> Self {
-        let bundles = squatter(world, name).await;
+        let user = format!("{name}-squatter");
+        let subject =
+            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user});
+        let rules =
+            json!([{"apiGroups": ["core.rukpak.io"], "resources": ["bundles"], "verbs": ["*"]}]);
+        support::grant(world.cluster, &subject, None, &user, &rules).await;
+        let mut config: Config = world.cluster.config().clone();
+        config.auth_info.impersonate = Some(user);
+        let bundles: Api<Bundle> = Api::all(Client::try_from(config).unwrap());
+        support::eventually("the squatter may list Bundles", async || {
+            let listed = bundles.list(&ListParams::default().limit(1)).await;
+            listed.map(drop).map_err(|error| error.to_string())
+        })
+        .await;
         let objects = [
             map(namespace, "a", &[("v", FOREIGN)]),
             map(namespace, FOREIGN, &[]),
@@ -80,18 +76,33 @@ impl Squatter {
         Self { bundles, content }
     }
 
-    /// Replaces all Bundles of an instance, and waits until the foreign content is unpacked where possible.
+    /// Replaces all Bundles of an instance.
     async fn replace_all(&self, world: &World, name: &str) {
         for bundle in bundles(world, name).await {
             self.replace(&bundle).await;
         }
+        self.is_unpacked(world, name).await;
+    }
+
+    /// Replaces a recorded Bundle.
+    async fn replace_recorded(
+        &self,
+        world: &World,
+        name: &str,
+        recorded: &InstalledBundle,
+    ) -> Bundle {
+        let all = bundles(world, name).await;
+        let bundle = all.iter().find(|bundle| recorded.is(bundle)).unwrap();
+        let foreign = self.replace(bundle).await.unwrap();
+        self.is_unpacked(world, name).await;
+        foreign
+    }
+
+    /// Waits until the foreign Bundles are unpacked. The provisioner may delete them before.
+    async fn is_unpacked(&self, world: &World, name: &str) {
         bundles_become(world, name, "without pending foreign content", |bundles| {
-            let is_settled = |bundle: &Bundle| {
-                let status = bundle.status.as_ref();
-                bundle.spec.source != self.content
-                    || status.is_some_and(|status| status.content_digest.is_some())
-            };
-            bundles.iter().all(is_settled)
+            let is_foreign = |bundle: &&Bundle| bundle.spec.source == self.content;
+            bundles.iter().filter(is_foreign).all(is_unpacked)
         })
         .await;
     }
@@ -109,20 +120,16 @@ impl Squatter {
 
     /// Returns a Bundle with the same name, labels, annotations and ownerReferences, and foreign content.
     fn copy(&self, bundle: &Bundle) -> Bundle {
-        Bundle {
-            metadata: ObjectMeta {
-                name: bundle.metadata.name.clone(),
-                labels: bundle.metadata.labels.clone(),
-                annotations: bundle.metadata.annotations.clone(),
-                owner_references: bundle.metadata.owner_references.clone(),
-                ..ObjectMeta::default()
-            },
-            spec: BundleSpec {
-                provisioner_class_name: "core-rukpak-io-plain".to_owned(),
-                source: self.content.clone(),
-            },
-            status: None,
-        }
+        let spec = BundleSpec {
+            provisioner_class_name: "core-rukpak-io-plain".to_owned(),
+            source: self.content.clone(),
+        };
+        let mut copy = Bundle::new(&bundle.name_any(), spec);
+        let metadata = bundle.metadata.clone();
+        copy.metadata.labels = metadata.labels;
+        copy.metadata.annotations = metadata.annotations;
+        copy.metadata.owner_references = metadata.owner_references;
+        copy
     }
 
     /// Deletes a Bundle and creates its foreign copy.
@@ -150,51 +157,41 @@ impl Observer {
 
     async fn new(world: &World, namespace: &str) -> Self {
         let maps = maps(world, namespace);
-        let listed = maps.list(&ListParams::default()).await.unwrap();
-        let mut version = listed.metadata.resource_version.unwrap();
-        let watched = maps.clone();
+        let mut events = watcher(maps.clone(), watcher::Config::default()).boxed();
+        // The watch begins at the end of the list.
+        while !matches!(
+            events.try_next().await.unwrap(),
+            Some(watcher::Event::InitDone)
+        ) {}
         let observed = tokio::spawn(async move {
             let mut observed = BTreeSet::new();
-            loop {
-                let params = WatchParams::default().timeout(290);
-                let mut events = watched.watch(&params, &version).await.unwrap().boxed();
-                while let Some(event) = events.try_next().await.unwrap() {
-                    match event {
-                        WatchEvent::Added(map)
-                        | WatchEvent::Modified(map)
-                        | WatchEvent::Deleted(map) => {
-                            version = map.resource_version().unwrap();
-                            let name = map.name_any();
-                            if name == Self::LAST {
-                                return observed;
-                            }
-                            let value = map.data.and_then(|data| data.get("v").cloned());
-                            observed.extend(value.map(|value| format!("{name}={value}")));
-                            observed.insert(name);
-                        }
-                        WatchEvent::Bookmark(bookmark) => {
-                            version = bookmark.metadata.resource_version;
-                        }
-                        WatchEvent::Error(error) => panic!("{error}"),
-                    }
+            while let Some(event) = events.try_next().await.unwrap() {
+                let (watcher::Event::Apply(map) | watcher::Event::Delete(map)) = event else {
+                    panic!("{event:?}");
+                };
+                let name = map.name_any();
+                if name == Self::LAST {
+                    break;
                 }
+                let value = map.data.and_then(|data| data.get("v").cloned());
+                observed.extend(value.map(|value| format!("{name}={value}")));
+                observed.insert(name);
             }
+            observed
         });
         Self { maps, observed }
     }
 
     /// Fails if the squatter's content was ever in the cluster. Returns `name` and `name=value` of all observed ConfigMaps.
     async fn finish(self) -> BTreeSet<String> {
-        let last = json!({"metadata": {"name": Self::LAST}});
-        let last = serde_json::from_value(last).unwrap();
+        let mut last = ConfigMap::default();
+        last.metadata.name = Some(Self::LAST.to_owned());
         let params = PostParams::default();
         self.maps.create(&params, &last).await.unwrap();
         let observed = self.observed.await.unwrap();
-        let foreign: Vec<_> = observed
-            .iter()
-            .filter(|object| object.contains(FOREIGN))
-            .collect();
-        assert!(foreign.is_empty(), "{foreign:?} of {observed:?}");
+        let mut objects = observed.iter();
+        let has_foreign = objects.any(|object| object.contains(FOREIGN));
+        assert!(!has_foreign, "{observed:?}");
         observed
     }
 }
@@ -247,16 +244,8 @@ async fn store(world: &World, name: &str, objects: &[Value]) -> BundleSource {
 
 /// Returns the ConfigMap of that name as a source.
 fn stored_in(name: &str) -> BundleSource {
-    BundleSource {
-        type_: "configMaps".to_owned(),
-        config_maps: Some(vec![ConfigMapSource {
-            config_map: ConfigMapName {
-                name: name.to_owned(),
-            },
-            path: Some("manifests".to_owned()),
-        }]),
-        ..BundleSource::default()
-    }
+    let sources = json!([{"configMap": {"name": name}, "path": "manifests"}]);
+    serde_json::from_value(json!({"type": "configMaps", "configMaps": sources})).unwrap()
 }
 
 /// Deletes the ConfigMap that [`store`] has created.
@@ -285,44 +274,4 @@ async fn is_deleted(world: &World, name: &str, bundle: &Bundle) {
         left.iter().all(|left| left.uid() != bundle.uid())
     })
     .await;
-}
-
-// parity: rukpak-11
-#[tokio::test]
-async fn a_squatted_bundle_is_reported_and_not_installed() {
-    let (world, name, space) = start("squat").await;
-    let objects = [a(space.name(), "1")];
-    let source = store(world, &name, &objects).await;
-    world.instance(&name, "plain", source).await;
-    world.wait_instance(&name, "Healthy", "True").await;
-    let squatter = Squatter::new(world, &name, space.name()).await;
-    let observer = Observer::new(world, space.name()).await;
-
-    // The Bundle of the template cannot be unpacked again for now.
-    delete_stored(world, &name).await;
-    let installed = bundles(world, &name).await.remove(0);
-    let foreign = squatter.replace(&installed).await.unwrap();
-    assert_eq!(foreign.metadata.name, installed.metadata.name);
-    let replaced = wait_reason(world, &name, "Installed", "InstalledBundleReplaced").await;
-    assert_eq!(line(&replaced, "Installed"), "True InstalledBundleReplaced");
-    let parts = [
-        &format!("Bundle {} was replaced", installed.name_any()),
-        "by another client",
-        "nothing is applied or repaired from it",
-        "delete Bundle",
-        "bundles.core.rukpak.io",
-    ];
-    assert_message(&replaced, "Installed", &parts);
-    world
-        .wait_bundle(&foreign.name_any(), "Unpacked", "True")
-        .await;
-    support::delete(&maps(world, space.name()), "a").await;
-    store(world, &name, &objects).await;
-    has_value(world, space.name(), "a", "v", "1").await;
-    wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
-    is_deleted(world, &name, &foreign).await;
-
-    observer.finish().await;
-    delete(world, &name).await;
-    delete_stored(world, &name).await;
 }

@@ -5,10 +5,14 @@ mod offline;
 use std::net::{Ipv4Addr, TcpListener};
 
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::ClusterRole};
-use kube::api::DeleteParams;
-use manifests::api::bundle::HttpSource;
+use kube::api::{DeleteParams, PropagationPolicy};
 
 use super::*;
+
+/// Returns the parameters of a deletion that orphans the objects.
+fn orphaning() -> DeleteParams {
+    tests::with!(DeleteParams, propagation_policy: Some(PropagationPolicy::Orphan))
+}
 
 /// Requests the deletion of an instance, and does not wait.
 async fn request_deletion(world: &World, name: &str, params: &DeleteParams) {
@@ -16,36 +20,24 @@ async fn request_deletion(world: &World, name: &str, params: &DeleteParams) {
     api.delete(name, params).await.unwrap();
 }
 
-// parity: rukpak-41
-#[tokio::test]
-async fn orphaned_objects_are_adopted_by_same_name() {
-    let (world, name, space) = start("orphan").await;
-    let objects = [map(space.name(), "a", &[("v", "1")])];
-    let source = declare(world, &name, &objects).await;
-    world.wait_instance(&name, "Installed", "True").await;
-    let before = maps(world, space.name()).get("a").await.unwrap();
-
-    let params = DeleteParams {
-        propagation_policy: Some(kube::api::PropagationPolicy::Orphan),
-        ..DeleteParams::default()
-    };
-    request_deletion(world, &name, &params).await;
-    support::wait_deleted::<BundleInstance>(world.api(), &name).await;
-    no_bundles(world, &name).await;
-    let orphan = maps(world, space.name()).get("a").await.unwrap();
-    assert_eq!(orphan.metadata.uid, before.metadata.uid);
+/// Orphaned objects are adopted by an instance of the same name.
+async fn orphaned_map_is_adopted(world: &World, name: &str, source: BundleSource) {
+    let api = maps(world, name);
+    let before = api.get("a").await.unwrap().uid();
+    request_deletion(world, name, &orphaning()).await;
+    support::wait_deleted::<BundleInstance>(world.api(), name).await;
+    no_bundles(world, name).await;
+    let orphan = api.get("a").await.unwrap();
+    assert_eq!(orphan.uid(), before);
     assert_eq!(orphan.metadata.owner_references, None);
     assert_eq!(orphan.metadata.deletion_timestamp, None);
 
-    world.instance(&name, "plain", source).await;
-    world.wait_instance(&name, "Installed", "True").await;
-    let taken = maps(world, space.name()).get("a").await.unwrap();
-    assert_eq!(taken.metadata.uid, before.metadata.uid);
-    delete(world, &name).await;
-    support::wait_deleted(maps(world, space.name()), "a").await;
+    world.instance(name, "plain", source).await;
+    world.wait_instance(name, "Installed", "True").await;
+    assert_eq!(api.get("a").await.unwrap().uid(), before);
 }
 
-// parity: i9, platform-19, openshift-10, g4, rukpak-32, rukpak-40
+// parity: i9, platform-19, openshift-10, g4, rukpak-32, rukpak-40, rukpak-41
 #[tokio::test]
 async fn uninstall_in_both_modes_keeps_only_namespaces() {
     let world = running().await;
@@ -60,9 +52,10 @@ async fn uninstall_in_both_modes_keeps_only_namespaces() {
             deployment(&name, "operator", 1, "1", "ready"),
             cluster_role(&name),
         ];
-        declare(world, &name, &objects).await;
+        let source = declare(world, &name, &objects).await;
         let installed = world.wait_instance(&name, "Installed", "True").await;
         assert_eq!(installed.status.unwrap().inventory.unwrap().count, 6);
+        orphaned_map_is_adopted(world, &name, source).await;
 
         request_deletion(world, &name, &params).await;
         support::wait_deleted(world.api::<BundleInstance>(), &name).await;
@@ -76,60 +69,32 @@ async fn uninstall_in_both_modes_keeps_only_namespaces() {
         let namespaces: Api<Namespace> = world.api();
         let namespace = namespaces.get(&name).await.unwrap();
         assert_eq!(namespace.metadata.deletion_timestamp, None);
-        assert!(
-            !namespace.labels().contains_key(labels::OWNER_NAME),
-            "{namespace:?}"
-        );
+        assert_eq!(namespace.labels().get(labels::OWNER_NAME), None);
         support::delete(&namespaces, &name).await;
     }
 }
 
-/// The Bundle of the instance is being unpacked.
-async fn remove_while_unpacking(world: &World) {
+#[tokio::test]
+async fn instances_are_removed_in_every_state() {
+    let world = running().await;
+    // The Bundle of the instance is being unpacked. The server accepts connections and never answers.
     let name = unique("pending");
-    // Accepts connections and never answers.
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let source = BundleSource {
-        type_: "http".to_owned(),
-        http: Some(HttpSource {
-            url: format!("http://{}/bundle.tgz", silent.local_addr().unwrap()),
-            ..HttpSource::default()
-        }),
-        ..BundleSource::default()
-    };
+    let url = format!("http://{}/bundle.tgz", silent.local_addr().unwrap());
+    let source = json!({"type": "http", "http": {"url": url}});
+    let source = serde_json::from_value(source).unwrap();
     world.instance(&name, "plain", source).await;
     wait_reason(world, &name, "HasValidBundle", "UnpackPending").await;
     assert_eq!(bundles(world, &name).await.len(), 1);
     delete(world, &name).await;
     no_bundles(world, &name).await;
-}
 
-/// No object of the bundle can be applied.
-async fn remove_while_refused(world: &World) {
-    let (name, space) = fresh(world, "refused").await;
-    let absent = json!({
-        "apiVersion": "nobody.example.com/v1", "kind": "Thing",
-        "metadata": {"name": "a", "namespace": space.name()},
-    });
-    let objects = [absent, map(space.name(), "a", &[])];
-    declare(world, &name, &objects).await;
-    wait_reason(world, &name, "Installed", "InstallFailed").await;
-    assert_eq!(maps(world, space.name()).get_opt("a").await.unwrap(), None);
-    delete(world, &name).await;
-    no_bundles(world, &name).await;
-}
-
-/// A part of the bundle is applied.
-async fn remove_half_applied(world: &World) {
+    // A part of the bundle is applied.
     let (name, space) = fresh(world, "half").await;
     let mut invalid = deployment(space.name(), "operator", 1, "1", "ready");
     invalid["spec"]["selector"]["matchLabels"]["app"] = "another".into();
-    let group = format!("{name}.example.com");
-    let objects = [
-        map(space.name(), "a", &[]),
-        support::crd(&group, "Widget"),
-        invalid,
-    ];
+    let crd = support::crd(&format!("{name}.example.com"), "Widget");
+    let objects = [map(space.name(), "a", &[]), crd, invalid];
     declare(world, &name, &objects).await;
     let failed = wait_reason(world, &name, "Installed", "InstallFailed").await;
     assert_message(&failed, "Installed", &["operator"]);
@@ -137,17 +102,9 @@ async fn remove_half_applied(world: &World) {
     maps(world, space.name()).get("a").await.unwrap();
     delete(world, &name).await;
     support::wait_deleted(maps(world, space.name()), "a").await;
-    let crd = format!("widgets.{group}");
+    let crd = format!("widgets.{name}.example.com");
     support::wait_deleted(world.api::<CustomResourceDefinition>(), &crd).await;
     no_bundles(world, &name).await;
-}
-
-#[tokio::test]
-async fn instances_are_removed_in_every_state() {
-    let world = running().await;
-    remove_while_unpacking(world).await;
-    remove_while_refused(world).await;
-    remove_half_applied(world).await;
 }
 
 // parity: rukpak-32

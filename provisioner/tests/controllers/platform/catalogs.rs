@@ -1,16 +1,16 @@
 //! Catalogs that are late, unavailable, available again, conflicting or invalid.
 
+use kube::Api;
 use manifests::api::{
+    catalog_source::CatalogSource,
     condition::INSTALLED,
-    platform_operator::{
-        PlatformOperator,
-        condition::{CATALOG_AVAILABLE, UPGRADEABLE},
-    },
+    platform_operator::condition::{CATALOG_AVAILABLE, UPGRADEABLE},
 };
 use serde_json::{Value, json};
 
-use super::support::{Platform, package, packages};
+use super::support::{Platform, optional_crd, package, packages};
 use crate::catalogs::external_servers::Server;
+use crate::support::delete;
 
 /// Starts the provisioner first, and creates everything else in the most unfavorable order.
 // parity: serve-16, platform-1, openshift-4, openshift-13
@@ -18,7 +18,7 @@ use crate::catalogs::external_servers::Server;
 async fn unavailable_catalog_causes_no_worse_choice() {
     let platform = Platform::bare().await;
     let _provisioner = platform.start().await;
-    platform.define_kind("PlatformOperator").await;
+    platform.define(&optional_crd("PlatformOperator")).await;
     platform.want(json!({"package": {"name": "tide"}})).await;
     let failed = "failed to find candidate olm.bundles from the tide package";
     let not_installed = ("Unknown", "NotInstalled", "no bundle is installed");
@@ -29,7 +29,7 @@ async fn unavailable_catalog_causes_no_worse_choice() {
     ] {
         platform.says("tide", condition, expected).await;
     }
-    platform.define_kind("CatalogSource").await;
+    platform.define(&optional_crd("CatalogSource")).await;
     // Invalid catalogs are reported, and do not affect the others.
     for (name, spec) in tests::rows![
         "garbage" => json!({"address": "not an address"});
@@ -41,16 +41,26 @@ async fn unavailable_catalog_causes_no_worse_choice() {
     }
 
     let tide = platform.bundles("tide", &["1.0.0", "1.0.1", "1.0.2"]).await;
-    let lesser = Server::with_documents(None, &package("tide", &tide[..1])).await;
+    let surf = platform.bundles("surf", &["1.0.0"]).await;
+    let both: [(&str, &[Value]); 2] = [("tide", &tide[..1]), ("surf", &surf)];
+    let lesser = Server::with_documents(None, &packages(&both)).await;
     let better = Server::with_documents(None, &package("tide", &tide[..2])).await;
     let (from_lesser, from_better) = (lesser.address.to_string(), better.address.to_string());
     let from_lesser = json!({"address": from_lesser, "priority": -5});
     platform.source("a-lesser", from_lesser).await;
     platform.has("tide", "1.0.0").await;
-    // The priority has no effect: the installed bundle stays with its catalog until the operator pins another one.
+    // The installed bundle stays with its catalog until the operator pins another one. A second operator is installed
+    // after the priority of the other catalog could have had an effect.
     let from_better = json!({"address": from_better, "priority": 5});
     platform.source("better", from_better).await;
-    let lesser = only_the_pinned_catalog_takes_over(&platform, lesser, &tide).await;
+    platform.want(json!({"package": {"name": "surf"}})).await;
+    platform.has("surf", "1.0.0").await;
+    assert_eq!(platform.choices("tide").await, ["1.0.0"]);
+    let pin = |catalog: Value| json!({"spec": {"catalog": catalog}});
+    let catalog = json!({"name": "better", "namespace": "catalogs"});
+    platform.edit("tide", pin(catalog)).await;
+    platform.has("tide", "1.0.1").await;
+    platform.edit("tide", pin(Value::Null)).await;
     let chosen = async || {
         let tide = platform.operators().get("tide").await.unwrap();
         let chosen = tide.status.unwrap().chosen_bundle.unwrap();
@@ -59,29 +69,30 @@ async fn unavailable_catalog_causes_no_worse_choice() {
     let begun = chosen().await;
     assert_eq!(begun, "1.0.1 catalogs/better");
 
+    let sources: Api<CatalogSource> = Api::namespaced(platform.world.client(), "catalogs");
     for name in ["garbage", "nothing", "odd"] {
-        platform.no_source(name).await;
+        delete(&sources, name).await;
     }
     are_available(&platform, "all catalogs are available").await;
     // The better catalog becomes unavailable: the choice stays, and is not downgraded.
     let address = better.stop().await;
     is_unavailable(&platform, "catalogs/better: ").await;
     let patch = json!({"metadata": {"labels": {"look": "again"}}});
-    platform.patch::<PlatformOperator>("tide", patch).await;
+    platform.edit("tide", patch).await;
     platform.succeeds("tide", "Successfully applied").await;
     assert_eq!(chosen().await, begun);
 
     // A new operator does not wait for the unavailable catalog, which was never read for its package.
-    let surf = platform.bundles("surf", &["1.0.0"]).await;
-    let both: [(&str, &[Value]); 2] = [("tide", &tide[..1]), ("surf", &surf)];
-    let lesser = lesser.replaced(&packages(&both)).await;
-    platform.want(json!({"package": {"name": "surf"}})).await;
-    platform.has("surf", "1.0.0").await;
+    let wave = platform.bundles("wave", &["1.0.0"]).await;
+    let all: [(&str, &[Value]); 3] = [both[0], both[1], ("wave", &wave)];
+    let lesser = lesser.replaced(&packages(&all)).await;
+    platform.want(json!({"package": {"name": "wave"}})).await;
+    platform.has("wave", "1.0.0").await;
 
     // The catalog is available again with a newer version, and then without the package.
     let better = Server::with_documents(Some(address), &package("tide", &tide)).await;
     platform.has("tide", "1.0.2").await;
-    let better = better.replaced(&packages(&[("surf", &surf[..])])).await;
+    let better = better.replaced(&package("surf", &surf)).await;
     let lost =
         "the source of the installed bundle, no longer exists or no longer contains the package";
     platform.succeeds("tide", lost).await;
@@ -89,7 +100,7 @@ async fn unavailable_catalog_causes_no_worse_choice() {
     assert_eq!(platform.choices("tide").await, ["1.0.0", "1.0.1", "1.0.2"]);
 
     // Only the pinned catalog is considered.
-    let named = json!({"package": {"name": "tide"}, "catalog": {"name": "nobody"}});
+    let named = json!({"package": {"name": "tide"}, "catalog": {"name": "missing"}});
     platform.want(named).await;
     let none = ("False", "NoCatalogs", "correct spec.catalog");
     platform.says("tide", CATALOG_AVAILABLE, none).await;
@@ -107,26 +118,4 @@ async fn is_unavailable(platform: &Platform, part: &str) {
 async fn are_available(platform: &Platform, part: &str) {
     let expected = ("True", "CatalogsAvailable", part);
     platform.says("tide", CATALOG_AVAILABLE, expected).await;
-}
-
-/// The catalog `better` exists for a while before it is pinned.
-async fn only_the_pinned_catalog_takes_over(
-    platform: &Platform,
-    server: Server,
-    tide: &[Value],
-) -> Server {
-    let other = platform.bundles("wave", &["1.0.0"]).await;
-    let server = {
-        let both: [(&str, &[Value]); 2] = [("tide", &tide[..1]), ("wave", &other)];
-        server.replaced(&packages(&both)).await
-    };
-    platform.want(json!({"package": {"name": "wave"}})).await;
-    platform.has("wave", "1.0.0").await;
-    assert_eq!(platform.choices("tide").await, ["1.0.0"]);
-    let name = |catalog: Value| json!({"spec": {"catalog": catalog}});
-    let better_one = json!({"name": "better", "namespace": "catalogs"});
-    platform.edit("tide", name(better_one)).await;
-    platform.has("tide", "1.0.1").await;
-    platform.edit("tide", name(Value::Null)).await;
-    server
 }

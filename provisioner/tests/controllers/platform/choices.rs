@@ -1,14 +1,19 @@
 //! A PlatformOperator records its choice and re-creates a deleted BundleInstance at that bundle.
 
-use kube::ResourceExt as _;
-use manifests::api::{bundle_instance::BundleInstance, labels};
+use std::time::Duration;
+
+use kube::{
+    ResourceExt as _,
+    api::{Patch, PatchParams},
+};
+use manifests::api::labels;
 use serde_json::{Value, json};
 
-use super::backoff::failed_status_writes_back_off;
-use super::support::{Platform, package};
+use super::support::{Platform, optional_crd, package};
+use crate::catalogs::api_errors::{allow, deny};
 use crate::catalogs::external_servers::Server;
 use crate::openshift::{PLATFORM_OPERATOR, crd};
-use crate::support::{Provisioner, wait_for};
+use crate::support::{Provisioner, delete, until, wait_for};
 
 /// The operator `tide`, installed at 1.0.0, while the catalog offers 1.1.0 as well.
 struct Scene {
@@ -21,11 +26,6 @@ struct Scene {
 // === impl Scene ===
 
 impl Scene {
-    async fn new(platform: Platform) -> Self {
-        let provisioner = platform.start().await;
-        Self::with(platform, provisioner).await
-    }
-
     async fn with(platform: Platform, provisioner: Provisioner) -> Self {
         let bundles = platform.bundles("tide", &["1.0.0", "1.1.0"]).await;
         let server = platform.serve_mine(&package("tide", &bundles[..1])).await;
@@ -82,9 +82,38 @@ impl Scene {
     async fn forge(&mut self, value: Value) {
         drop(self.provisioner.take());
         self.annotate(value).await;
-        self.platform.delete::<BundleInstance>("tide").await;
+        delete(&self.platform.instances(), "tide").await;
         self.provisioner = Some(self.platform.start().await);
     }
+}
+
+/// Starts a provisioner while status writes are denied, and leaves the operator `tide` without a catalog.
+async fn failed_status_writes_back_off(platform: &Platform) -> Provisioner {
+    platform.want(json!({"package": {"name": "tide"}})).await;
+    let status = ("platform.openshift.io", "platformoperators/status");
+    let operators = platform.operators();
+    let patch = Patch::Merge(json!({"status": {"clusterMinor": "1.1"}}));
+    let params = tests::with!(PatchParams::default() => dry_run: true);
+    let attempt = async || operators.patch_status("tide", &params, &patch).await;
+    deny(platform.world.cluster, "UPDATE", status, attempt).await;
+    let provisioner = platform.start().await;
+    let failures = async || -> Vec<jiff::Timestamp> {
+        let mut lines = provisioner.lines();
+        lines.retain(|line| line["message"] == "reconcile failed; retrying");
+        let times = lines.iter().map(|line| line["timestamp"].as_str().unwrap());
+        times.map(|time| time.parse().unwrap()).collect()
+    };
+    let all = until("six failures", failures, |all| all.len() >= 6).await;
+    let delays = all.windows(2).map(|pair| pair[1].duration_since(pair[0]));
+    let delays: Vec<Duration> = delays.map(|delay| delay.try_into().unwrap()).collect();
+    // Watch events also cause reconciles at the start. Without back-off, the interval was two seconds.
+    let longest = delays.iter().max().unwrap();
+    assert!(*longest >= Duration::from_secs(5), "{delays:?}");
+    allow(platform.world.cluster, status.1).await;
+    // A change of the operator resets the back-off.
+    let patch = json!({"spec": {"version": ">=1.0.0"}});
+    platform.edit("tide", patch).await;
+    provisioner
 }
 
 #[tokio::test]
@@ -92,16 +121,10 @@ async fn choice_is_recorded_and_deleted_instance_is_recreated() {
     let platform = Platform::new().await;
     let provisioner = failed_status_writes_back_off(&platform).await;
     let mut scene = Scene::with(platform, provisioner).await;
-    let operators = scene.platform.operators();
-    wait_for(operators, "tide", "told", |operator| {
-        let status = operator.status.as_ref()?;
-        status.active_bundle_instance.as_ref().map(drop)
-    })
-    .await;
     let minor = "1.1.0 is a new minor version";
     scene.platform.waits("tide", "1.1.0", minor).await;
     let before = scene.uid().await;
-    scene.platform.delete::<BundleInstance>("tide").await;
+    delete(&scene.platform.instances(), "tide").await;
     scene.is_recreated(&before).await;
     scene.platform.waits("tide", "1.1.0", minor).await;
 
@@ -117,9 +140,11 @@ async fn choice_is_recorded_and_deleted_instance_is_recreated() {
 #[tokio::test]
 async fn annotation_records_the_choice_for_the_openshift_crd() {
     let platform = Platform::bare().await;
-    platform.define(&crd(PLATFORM_OPERATOR)).await;
-    platform.define_kind("CatalogSource").await;
-    let mut scene = Scene::new(platform).await;
+    for crd in [crd(PLATFORM_OPERATOR), optional_crd("CatalogSource")] {
+        platform.define(&crd).await;
+    }
+    let provisioner = platform.start().await;
+    let mut scene = Scene::with(platform, provisioner).await;
     let recorded = scene.annotation().await.unwrap();
     let before = scene.uid().await;
     scene.forge(recorded.clone().into()).await;
@@ -137,10 +162,10 @@ async fn annotation_records_the_choice_for_the_openshift_crd() {
     edited["image"] = format!("127.0.0.1:1/evil@sha256:{}", "6".repeat(64)).into();
     scene.forge(edited.to_string().into()).await;
     let other = "catalog catalogs/mine offers another image under that name";
-    let refused = scene
+    let rejected = scene
         .platform
         .becomes("tide", "False", "InstallPending", other);
-    refused.await;
+    rejected.await;
     let instance = scene.platform.instances().get_opt("tide").await.unwrap();
     assert!(instance.is_none(), "{instance:?}");
     scene.annotate(recorded.into()).await;

@@ -4,43 +4,15 @@ use k8s_openapi::{
     api::apps::v1::Deployment,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{
-    Api, ResourceExt as _,
-    api::DeleteParams,
-    core::{ApiResource, DynamicObject, GroupVersionKind},
-};
-use manifests::api::{
-    bundle_instance::BundleInstance, labels, platform_operator::PlatformOperator,
-};
-use serde_json::{Value, json};
+use kube::{Api, ResourceExt as _, api::DeleteParams};
+use manifests::api::labels;
+use serde_json::json;
 
 use super::support::{Platform, packages};
-use crate::cluster_operator::define;
-use crate::support::{delete, list, operator, until, wait_deleted, wait_for};
-
-fn olm(kind: &str, name: &str, metadata: &Value, spec: &Value) -> Value {
-    let mut object = json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec,
-    });
-    object["metadata"]["name"] = name.into();
-    object["metadata"]["namespace"] = "catalogs".into();
-    object
-}
-
-fn properties(package: &str) -> Value {
-    let properties = json!({"properties": [
-        {"type": "olm.gvk", "value": {"group": "a", "kind": "B", "version": "v1"}},
-        {"type": "olm.package", "value": {"packageName": package, "version": "1.0.0"}},
-    ]});
-    json!({"operatorframework.io/properties": properties.to_string()})
-}
-
-async fn remove(platform: &Platform, kind: &str, name: &str) {
-    let kind = GroupVersionKind::gvk("operators.coreos.com", "v1alpha1", kind);
-    let (client, kind) = (platform.world.client(), ApiResource::from_gvk(&kind));
-    let api: Api<DynamicObject> = Api::namespaced_with(client, "catalogs", &kind);
-    delete(&api, name).await;
-}
+use crate::cluster_operator::{csv, define, olm_api, olm_object};
+use crate::support::{
+    delete, image, instance, list, merge, operator, until, wait_deleted, wait_for,
+};
 
 // parity: platform-7, platform-8, openshift-3, openshift-8, openshift-9, openshift-10, openshift-11, openshift-16
 #[tokio::test]
@@ -50,39 +22,24 @@ async fn package_and_instance_have_exactly_one_owner() {
         define(platform.world.cluster, plural).await;
     }
     let mut all = Vec::new();
-    for name in ["tide", "surf", "moon", "sand", "reef"] {
+    for name in ["tide", "surf", "moon", "sand", "gull"] {
         all.push((name, platform.bundles(name, &["1.0.0"]).await));
     }
-    let mut gull = platform.bundles("gull", &["1.0.0"]).await;
-    gull[0]["image"] = own_namespace(&platform, "gull").await.into();
-    all.push(("gull", gull));
+    all[4].1[0]["image"] = own_namespace(&platform, "gull").await.into();
     let server = platform.serve_mine(&packages(&all)).await;
     // All of these exist before the provisioner starts, so that it cannot act before it has read them.
-    let subscription_spec =
-        json!({"name": "surf", "source": "mine", "sourceNamespace": "catalogs"});
-    let subscription = olm("Subscription", "mine", &json!({}), &subscription_spec);
-    platform.world.apply(&subscription).await;
-    let csv = |name: &str, package: &str, labels: &Value| {
-        let metadata = json!({"annotations": properties(package), "labels": labels});
-        let spec = json!({"displayName": package, "install": {"strategy": "deployment"}});
-        olm("ClusterServiceVersion", name, &metadata, &spec)
-    };
-    platform.apply(&csv("sand.v1", "sand", &json!({}))).await;
-    // A copy of a CSV in another namespace manages no package.
-    let copied = json!({"olm.copiedFrom": "elsewhere"});
-    platform.world.apply(&csv("reef.v1", "reef", &copied)).await;
-    let stranger = json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": "moon"},
-        "spec": {"provisionerClassName": "example.com-other", "template": {"spec": {
-            "provisionerClassName": "example.com-other",
-            "source": {"type": "image", "image": {"ref": "example.com/theirs:v1"}},
-        }}},
-    });
-    platform.world.apply(&stranger).await;
-    for package in ["tide", "surf", "moon", "sand", "reef", "gull"] {
+    let spec = json!({"name": "surf", "source": "mine", "sourceNamespace": "catalogs"});
+    let subscription = olm_object("Subscription", ("catalogs", "mine"), &spec);
+    let sand = csv(("catalogs", "sand.v1"), "sand", &[]);
+    for object in [subscription, sand] {
+        platform.world.apply(&object).await;
+    }
+    let mut theirs = instance("moon", "plain", image("example.com/theirs:v1"));
+    theirs.spec.provisioner_class_name = "example.com-other".to_owned();
+    platform.world.create(&theirs).await;
+    for (package, _) in &all {
         platform.want(json!({"package": {"name": package}})).await;
     }
-    wait_for(platform.operators(), "tide", "there", |_| Some(())).await;
     // The creation times differ by a second, so that one operator is first.
     tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
     let tide = json!({"package": {"name": "tide"}});
@@ -95,7 +52,6 @@ async fn package_and_instance_have_exactly_one_owner() {
     assert_eq!(tide.active_instance(), Some("tide"));
     let chosen = tide.status.unwrap().chosen_bundle.unwrap();
     assert_eq!(chosen.name, "tide.v1.0.0");
-    platform.has("reef", "1.0.0").await;
     for (name, reason, part) in tests::rows![
         "second", "SourceFailed" => "package tide already belongs to PlatformOperator tide; delete PlatformOperator \
                                      tide or second";
@@ -115,9 +71,13 @@ async fn package_and_instance_have_exactly_one_owner() {
     }
 
     // A package without an owner is installed.
-    remove(&platform, "Subscription", "mine").await;
-    remove(&platform, "ClusterServiceVersion", "sand.v1").await;
-    platform.delete::<BundleInstance>("moon").await;
+    for (kind, name) in [
+        ("Subscription", "mine"),
+        ("ClusterServiceVersion", "sand.v1"),
+    ] {
+        delete(&olm_api(&platform, "catalogs", kind), name).await;
+    }
+    delete(&instances, "moon").await;
     for name in ["surf", "sand", "moon"] {
         platform.has(name, "1.0.0").await;
     }
@@ -129,43 +89,30 @@ async fn package_and_instance_have_exactly_one_owner() {
 /// Fields of the operator are repaired. Fields that an admin adds stay.
 async fn changes_of_others_are_repaired(platform: &Platform) {
     let digest = format!("sha256:{}", "1".repeat(64));
-    let entry =
-        |reason: &str| json!({"constraint": "minKubeVersion", "digest": digest, "reason": reason});
-    let surf = platform.instances().get("surf").await.unwrap();
-    let was = surf.spec.template.spec.source.image.unwrap().reference;
+    let entry = json!({"constraint": "minKubeVersion", "digest": digest, "reason": "mine"});
+    let instances = platform.instances();
+    let before = instances.get("surf").await.unwrap();
     // Without its label and without the recorded choice.
     let patch = json!({
         "metadata": {
             "labels": {labels::PLATFORM_OPERATOR: null}, "annotations": {labels::CHOSEN_BUNDLE: null, "mine": "x"},
         },
         "spec": {
-            "overrides": [entry("mine")],
+            "overrides": [entry],
             "template": {"spec": {"source": {"image": {"ref": "127.0.0.1:1/other:v1"}}}},
         },
     });
-    platform.patch::<BundleInstance>("surf", patch).await;
-    wait_for(platform.instances(), "surf", "as declared", |instance| {
-        let source = instance.spec.template.spec.source.image.as_ref()?;
-        let is_back = source.reference == was
+    merge(&instances, "surf", &patch).await;
+    wait_for(instances.clone(), "surf", "as declared", |instance| {
+        let is_repaired = instance.spec.template == before.spec.template
             && instance.labels().contains_key(labels::PLATFORM_OPERATOR)
             && instance.annotations().contains_key(labels::CHOSEN_BUNDLE);
-        is_back.then_some(())
+        is_repaired.then_some(())
     })
     .await;
-    let repaired = platform.instances().get("surf").await.unwrap();
+    let repaired = instances.get("surf").await.unwrap();
     assert!(repaired.annotations().contains_key("mine"));
     assert_eq!(repaired.spec.overrides.len(), 1);
-
-    // Overrides of the operator are copied to the instance, and removed again.
-    let to_patch = |overrides: Value| json!({"spec": {"bundle": {"overrides": overrides}}});
-    for (overrides, expected) in [(json!([entry("ours")]), 1), (json!([]), 0)] {
-        let patch = to_patch(overrides);
-        platform.patch::<PlatformOperator>("sand", patch).await;
-        wait_for(platform.instances(), "sand", "as said", |instance| {
-            (instance.spec.overrides.len() == expected).then_some(())
-        })
-        .await;
-    }
 }
 
 async fn deleted_operator_removes_its_objects(platform: &Platform) {
@@ -180,12 +127,12 @@ async fn deleted_operator_removes_its_objects(platform: &Platform) {
     // Foreground deletion waits for the objects.
     let (operators, params) = (platform.operators(), DeleteParams::foreground());
     operators.delete("moon", &params).await.unwrap();
-    wait_deleted(operators, "moon").await;
+    wait_deleted(operators.clone(), "moon").await;
     wait_deleted(platform.instances(), "moon").await;
     wait_deleted(crds, "widgets.moon.example.com").await;
     assert!(!has("moon").await);
     // The package is free, and the operator that waited gets the package.
-    platform.delete::<PlatformOperator>("tide").await;
+    delete(&operators, "tide").await;
     platform.has("second", "1.0.0").await;
     wait_deleted(platform.instances(), "tide").await;
     let has_tide = async || has("tide").await;
@@ -198,13 +145,7 @@ async fn own_namespace(platform: &Platform, name: &str) -> String {
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
         "metadata": {"name": format!("{name}.v1.0.0")},
         "spec": {
-            "displayName": name, "version": "1.0.0",
-            "installModes": [
-                {"type": "OwnNamespace", "supported": true},
-                {"type": "SingleNamespace", "supported": false},
-                {"type": "MultiNamespace", "supported": false},
-                {"type": "AllNamespaces", "supported": false},
-            ],
+            "displayName": name, "version": "1.0.0", "installModes": [{"type": "OwnNamespace", "supported": true}],
             "install": {"strategy": "deployment", "spec": {"deployments": []}},
         },
     });

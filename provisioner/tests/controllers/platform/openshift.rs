@@ -3,23 +3,14 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{Api, ResourceExt as _};
-use manifests::api::{
-    bundle_instance::BundleInstance, condition::INSTALLED, labels,
-    platform_operator::condition::UPGRADEABLE,
-};
+use manifests::api::{labels, platform_operator::condition::UPGRADEABLE};
 use serde_json::{Value, json};
 
-use super::support::{Platform, bundle, packages};
+use super::support::{Platform, bundle, optional_crd, packages, with_maximum};
 use crate::catalogs::external_servers::Server;
 use crate::cluster_operator::{history, version};
-use crate::openshift::{self, CLUSTER_VERSION, PLATFORM_OPERATOR};
-use crate::support::{condition, delete, eventually, operator, wait_for};
-
-fn with_maximum(mut bundle: Value, maximum: &str) -> Value {
-    let properties = bundle["properties"].as_array_mut().unwrap();
-    properties.push(json!({"type": "olm.maxOpenShiftVersion", "value": maximum}));
-    bundle
-}
+use crate::openshift::{CLUSTER_VERSION, PLATFORM_OPERATOR, crd};
+use crate::support::{delete, eventually, merge, operator, wait_for};
 
 async fn has_approved_minors(platform: &Platform, name: &str, expected: &str) {
     wait_for(platform.operators(), name, expected, |operator| {
@@ -64,10 +55,10 @@ async fn packages_follow_the_cluster_with_the_openshift_crd() {
 impl Sea {
     async fn new() -> Self {
         let platform = Platform::bare().await;
-        for crd in [CLUSTER_VERSION, PLATFORM_OPERATOR] {
-            platform.define(&openshift::crd(crd)).await;
+        let catalog_source = optional_crd("CatalogSource");
+        for crd in [crd(CLUSTER_VERSION), crd(PLATFORM_OPERATOR), catalog_source] {
+            platform.define(&crd).await;
         }
-        platform.define_kind("CatalogSource").await;
         platform.world.apply(&version()).await;
         let tide = ["1.0.0", "1.0.1", "1.1.0", "1.2.0"];
         let tide = platform.bundles("tide", &tide).await;
@@ -90,9 +81,6 @@ impl Sea {
         // The pattern of the CRD has no anchors and accepts this name.
         let odd = json!({"package": {"name": "Foo_Bar!"}});
         platform.want_as("odd", odd).await;
-        let long = "l".repeat(60);
-        let tide = json!({"package": {"name": "tide"}});
-        platform.want_as(&long, tide).await;
         Self {
             platform,
             packages: all,
@@ -120,24 +108,15 @@ impl Sea {
         self.history(&["Completed 4.12.0"]).await;
         platform.has("tide", "1.0.0").await;
         platform.has("surf", "1.0.0").await;
-        let long = "l".repeat(60);
-        let newer = "requires OpenShift <= 4.11 but the cluster is 4.12";
-        for (name, part) in [
-            ("moon", newer),
-            ("odd", "spec.package.name \"Foo_Bar!\""),
-            (&long, "has more than 45 characters"),
+        for (name, part) in tests::rows![
+            "moon" => "requires OpenShift <= 4.11 but the cluster is 4.12";
+            "odd" => "spec.package.name \"Foo_Bar!\"";
         ] {
             platform.becomes(name, "False", "SourceFailed", part).await;
         }
         let closed = ("False", "IncompatibleOperatorsInstalled", BLOCKS);
         platform.says("surf", UPGRADEABLE, closed).await;
         has_approved_minors(platform, "tide", "4.12 1.0").await;
-        // The CRD also allows a change of the package.
-        let name = |package: &str| json!({"spec": {"package": {"name": package}}});
-        platform.edit("surf", name("moon")).await;
-        let other = "contains package surf, which cannot be upgraded to another package";
-        platform.succeeds("surf", other).await;
-        platform.edit("surf", name("surf")).await;
         self.becomes_idle().await;
     }
 
@@ -184,11 +163,11 @@ impl Sea {
             Api::namespaced(self.platform.world.client(), "surf-system");
         let before = deployments.get("surf-operator").await.unwrap().uid();
         delete(&deployments, "surf-operator").await;
-        wait_for(deployments, "surf-operator", "there again", |deployment| {
-            (deployment.uid() != before && deployment.metadata.deletion_timestamp.is_none())
-                .then_some(())
-        })
-        .await;
+        let is_recreated = |deployment: &Deployment| {
+            let is_present = deployment.metadata.deletion_timestamp.is_none();
+            (is_present && deployment.uid() != before).then_some(())
+        };
+        wait_for(deployments, "surf-operator", "re-created", is_recreated).await;
     }
 
     /// A restarted provisioner keeps the bundle, and reports the violated constraint when the bundle is applied again.
@@ -196,14 +175,10 @@ impl Sea {
         self.surf_is_repaired().await;
         let annotations = json!({"annotations": {"example.com/depth": "3"}});
         let config = json!({"spec": {"config": {"deploymentConfig": annotations}}});
-        self.platform.patch::<BundleInstance>("surf", config).await;
-        let notice = "the bundle is already installed and is kept";
-        wait_for(self.platform.instances(), "surf", notice, |instance| {
-            let status = instance.status.as_ref()?;
-            let installed = condition(&status.conditions, INSTALLED)?;
-            (installed.status == "True" && installed.message.contains(notice)).then_some(())
-        })
-        .await;
+        merge(&self.platform.instances(), "surf", &config).await;
+        let notice = ["the bundle is already installed and is kept"];
+        let (world, condition) = (&self.platform.world, "Installed InstallationSucceeded");
+        world.says("surf", condition, &notice).await;
         self.platform.succeeds("surf", "").await;
     }
 }

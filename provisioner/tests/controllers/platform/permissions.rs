@@ -29,20 +29,13 @@ async fn install_file_permissions_suffice_for_platform_operators() {
     let bundles = platform.bundles("tide", &["1.0.0"]).await;
     platform.want(json!({"package": {"name": "tide"}})).await;
     let server = platform.serve_mine(&package("tide", &bundles)).await;
-    let options = Options {
-        kubeconfig: Some(own_kubeconfig(cluster).await),
-        ..Options::default()
-    };
+    let kubeconfig = Some(own_kubeconfig(cluster).await);
+    let options = tests::with!(Options, kubeconfig);
     let provisioner = platform.start_with(options).await;
     // The installation needs more permissions: an account, or the second binding.
-    wait_for(platform.instances(), "tide", "refused", |tide| {
-        let mut conditions = tide.status.as_ref()?.conditions.iter();
-        let is_refused =
-            conditions.any(|condition| condition.message.contains("lacks permissions"));
-        is_refused.then_some(())
-    })
-    .await;
-    wait_for(platform.operators(), "tide", "told", |tide| {
+    let lacks = ["lacks permissions"];
+    platform.world.says("tide", "Installed", &lacks).await;
+    wait_for(platform.operators(), "tide", "chosen", |tide| {
         let chosen = tide.status.as_ref()?.chosen_bundle.as_ref()?;
         (chosen.name == "tide.v1.0.0").then_some(())
     })

@@ -1,24 +1,20 @@
 //! Support for the tests of platform operators: a dedicated control plane with real catalog servers.
 
-use std::fmt::Debug;
-
 use cluster::{Cluster, Lease};
-use kube::{Api, Resource};
+use kube::Api;
 use manifests::api::{
     bundle_instance::BundleInstance,
-    catalog_source::CatalogSource,
-    condition::{HEALTHY, INSTALLED},
+    condition::INSTALLED,
     crds,
     platform_operator::{PlatformOperator, PlatformOperatorStatus},
 };
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use unpacker::{Content, registry::BundleImage};
 
 use crate::catalogs::external_servers::Server;
 use crate::support::{
-    Options, Provisioner, World, apply, catalog_source, condition, define, delete, has, merge,
+    Options, Provisioner, World, apply, catalog_source, condition, define, has, merge,
     namespace_object, notes_about, operator, own, wait_for, with_node,
 };
 
@@ -28,22 +24,28 @@ pub(crate) struct Platform {
     _lease: Option<Lease>,
 }
 
+/// Returns the project's CRD of a kind.
+pub(crate) fn optional_crd(kind: &str) -> Value {
+    let mut all = crds::optional_crds().into_iter();
+    let crd = all.find(|crd| crd.spec.names.kind == kind).unwrap();
+    serde_json::to_value(crd).unwrap()
+}
+
 impl Platform {
     pub(crate) async fn new() -> Self {
-        Self::bare().await.with_definitions().await
+        Self::bare().await.with_crds().await
     }
 
     /// Like [`Platform::new`], on a control plane with these options.
     pub(crate) async fn with_options(options: &cluster::Options) -> Self {
         let cluster: &'static Cluster = Box::leak(Box::new(own(options).await));
         cluster.stand_in_node().await.unwrap();
-        Self::on(cluster, None).await.with_definitions().await
+        Self::on(cluster, None).await.with_crds().await
     }
 
-    async fn with_definitions(self) -> Self {
-        for definition in crds::optional_crds() {
-            let definition = serde_json::to_value(definition).unwrap();
-            self.define(&definition).await;
+    async fn with_crds(self) -> Self {
+        for crd in crds::optional_crds() {
+            self.define(&serde_json::to_value(crd).unwrap()).await;
         }
         self
     }
@@ -62,16 +64,8 @@ impl Platform {
         }
     }
 
-    pub(crate) async fn define(&self, definition: &Value) {
-        define(self.world.cluster, definition).await;
-    }
-
-    /// Applies the project's CRD of a kind.
-    pub(crate) async fn define_kind(&self, kind: &str) {
-        let mut all = crds::optional_crds().into_iter();
-        let definition = all.find(|crd| crd.spec.names.kind == kind).unwrap();
-        let definition = serde_json::to_value(definition).unwrap();
-        self.define(&definition).await;
+    pub(crate) async fn define(&self, crd: &Value) {
+        define(self.world.cluster, crd).await;
     }
 
     pub(crate) async fn start(&self) -> Provisioner {
@@ -80,7 +74,7 @@ impl Platform {
 
     /// Like [`Platform::start`], with more flags and environment variables.
     pub(crate) async fn start_with(&self, options: Options) -> Provisioner {
-        let (_folder, options) = self.prepared(options);
+        let (_dir, options) = self.prepared(options);
         Provisioner::start(self.world.cluster, options).await
     }
 
@@ -89,10 +83,8 @@ impl Platform {
     pub(crate) fn prepared(&self, mut options: Options) -> (TempDir, Options) {
         let dir = tempfile::tempdir().unwrap();
         let conf = dir.path().join("registries.conf");
-        let text = format!(
-            "[[registry]]\nlocation = \"{}\"\ninsecure = true\n",
-            self.world.registry.host()
-        );
+        let host = self.world.registry.host();
+        let text = format!("[[registry]]\nlocation = \"{host}\"\ninsecure = true\n");
         std::fs::write(&conf, text).unwrap();
         options.flags.extend([
             "--catalog-namespaces=catalogs".to_owned(),
@@ -132,16 +124,11 @@ impl Platform {
         self.world.apply(&object).await;
     }
 
-    /// Creates a CatalogSource for a running server.
-    pub(crate) async fn serve(&self, name: &str, server: &Server) {
-        self.source(name, json!({"address": server.address.to_string()}))
-            .await;
-    }
-
     /// Serves a catalog as `mine`.
     pub(crate) async fn serve_mine(&self, documents: &[Value]) -> Server {
         let server = Server::with_documents(None, documents).await;
-        self.serve("mine", &server).await;
+        let spec = json!({"address": server.address.to_string()});
+        self.source("mine", spec).await;
         server
     }
 
@@ -159,55 +146,21 @@ impl Platform {
         self.world.api()
     }
 
-    pub(crate) async fn delete<K>(&self, name: &str)
-    where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
-    {
-        delete(&self.world.api::<K>(), name).await;
-    }
-
-    pub(crate) async fn patch<K>(&self, name: &str, patch: Value) -> K
-    where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
-    {
-        merge(&self.world.api(), name, &patch).await
-    }
-
-    /// Applies any object as cluster admin.
-    pub(crate) async fn apply(&self, object: &Value) {
-        self.world.apply(object).await;
-    }
-
     /// Creates a BundleInstance of an image with a registry bundle, and waits until the bundle is installed.
     pub(crate) async fn install(&self, name: &str, image: &str) {
         let source = crate::support::image(image);
         self.world.instance(name, "registry", source).await;
-        self.installed(name).await;
-    }
-
-    /// Waits until a BundleInstance is installed.
-    pub(crate) async fn installed(&self, name: &str) {
         self.world.wait_instance(name, INSTALLED, "True").await;
     }
 
     /// Patches a PlatformOperator.
     pub(crate) async fn edit(&self, name: &str, patch: Value) {
-        self.patch::<PlatformOperator>(name, patch).await;
+        merge(&self.operators(), name, &patch).await;
     }
 
     /// Waits until an operator is installed, with this part in the message.
     pub(crate) async fn succeeds(&self, name: &str, part: &str) {
         self.becomes(name, "True", "InstallSuccessful", part).await;
-    }
-
-    /// Waits until the condition Healthy of a BundleInstance has this status.
-    pub(crate) async fn is_healthy(&self, name: &str, status: &str) {
-        self.world.wait_instance(name, HEALTHY, status).await;
-    }
-
-    pub(crate) async fn no_source(&self, name: &str) {
-        let sources: Api<CatalogSource> = Api::namespaced(self.world.client(), "catalogs");
-        delete(&sources, name).await;
     }
 
     /// Waits until this version is installed.
@@ -245,41 +198,29 @@ impl Platform {
 
     /// Waits until a condition has this status and reason, and this part in its message.
     pub(crate) async fn says(&self, name: &str, type_: &str, expected: (&str, &str, &str)) {
-        wait_for(
-            self.operators(),
-            name,
-            &format!("{expected:?}"),
-            |operator| {
-                let conditions = &operator.status.as_ref()?.conditions;
-                let current = condition(conditions, type_)?;
-                let (status, reason, part) = expected;
-                let is = current.status == status
-                    && current.reason == reason
-                    && current.message.contains(part);
-                is.then_some(())
-            },
-        )
-        .await;
+        let (status, reason, part) = expected;
+        let is_expected = |operator: &PlatformOperator| {
+            let found = condition(&operator.status.as_ref()?.conditions, type_)?;
+            let is_same = found.status == status && found.reason == reason;
+            (is_same && found.message.contains(part)).then_some(())
+        };
+        let description = format!("{expected:?}");
+        wait_for(self.operators(), name, &description, is_expected).await;
     }
 }
 
 /// Returns a catalog of one package, in which each bundle replaces the previous one.
 pub(crate) fn package(name: &str, bundles: &[Value]) -> Vec<Value> {
-    let mut entries = Vec::new();
-    let mut before: Option<Value> = None;
-    for bundle in bundles {
-        let mut entry = json!({"name": bundle["name"]});
-        if let Some(before) = before {
-            entry["replaces"] = before;
-        }
-        before = Some(bundle["name"].clone());
-        entries.push(entry);
+    let entries = bundles.iter().map(|bundle| json!({"name": bundle["name"]}));
+    let mut entries: Vec<Value> = entries.collect();
+    for (entry, previous) in entries.iter_mut().skip(1).zip(bundles) {
+        entry["replaces"] = previous["name"].clone();
     }
     let mut documents = vec![
         json!({"schema": "olm.package", "name": name, "defaultChannel": "stable"}),
         json!({"schema": "olm.channel", "package": name, "name": "stable", "entries": entries}),
     ];
-    documents.extend(bundles.iter().cloned());
+    documents.extend_from_slice(bundles);
     documents
 }
 
@@ -301,4 +242,11 @@ pub(crate) fn bundle(name: &str, version: &str, image: &str) -> Value {
             {"type": "olm.csv.metadata", "value": {"displayName": name}},
         ],
     })
+}
+
+/// Returns a catalog entry with a max OpenShift version.
+pub(crate) fn with_maximum(mut bundle: Value, maximum: &str) -> Value {
+    let properties = bundle["properties"].as_array_mut().unwrap();
+    properties.push(json!({"type": "olm.maxOpenShiftVersion", "value": maximum}));
+    bundle
 }

@@ -2,12 +2,12 @@
 
 use cluster::fake_node::FATE;
 use kube::ResourceExt as _;
-use manifests::api::{bundle_instance::BundleInstance, labels};
+use manifests::api::{condition::HEALTHY, labels, platform_operator::PlatformOperator};
 use serde_json::{Value, json};
 
-use super::kubernetes::packages_follow_the_apiserver;
 use super::support::{Platform, bundle, packages};
-use crate::support::{account, operator, wait_for};
+use crate::catalogs::external_servers::Server;
+use crate::support::{account, merge, operator, wait_for};
 
 const LINE: [&str; 3] = ["1.0.0", "1.0.1", "1.0.2"];
 
@@ -17,26 +17,19 @@ async fn upgrades_follow_single_edges_up_to_the_approved_version() {
     let platform = Platform::new().await;
     let tide = platform.bundles("tide", &LINE).await;
     let surf = platform.bundles("surf", &["1.0.0", "1.1.0", "2.0.0"]).await;
-    let moon = platform.bundles("moon", &["1.0.0", "1.1.0", "2.0.0"]).await;
     let mut sand = platform.bundles("sand", &["1.0.0"]).await;
     sand.push(bundle_with_more_permissions(&platform, "sand", "1.0.1").await);
-    let mut reef = platform.bundles("reef", &["1.0.0"]).await;
-    reef.push(bundle("reef", "1.0.1", "127.0.0.1:1/reef:none"));
-    let all: [(&str, &[Value]); 5] = tests::rows![
+    let all: [(&str, &[Value]); 3] = tests::rows![
         "tide" => &tide;
         "surf" => &surf;
-        "moon" => &moon;
         "sand" => &sand;
-        "reef" => &reef;
     ];
     let first = all.map(|(name, bundles)| (name, &bundles[..1]));
     let server = platform.serve_mine(&packages(&first)).await;
     for (name, mut spec) in tests::rows![
         "tide" => json!({});
-        "surf" => json!({"upgradeApproval": "Automatic"});
-        "moon" => json!({"upgradeApproval": "Manual"});
+        "surf" => json!({"upgradeApproval": "Manual"});
         "sand" => json!({"approveNewRights": "Manual"});
-        "reef" => json!({"approveNewRights": "Manual"});
     ] {
         spec["package"] = json!({"name": name});
         platform.want(spec).await;
@@ -47,37 +40,61 @@ async fn upgrades_follow_single_edges_up_to_the_approved_version() {
     }
 
     // An unhealthy bundle blocks the next upgrade.
+    let instances = platform.instances();
     let fate = json!({"spec": {"config": {"deploymentConfig": {"annotations": {FATE: "fails"}}}}});
-    platform.patch::<BundleInstance>("tide", fate).await;
-    platform.is_healthy("tide", "False").await;
+    merge(&instances, "tide", &fate).await;
+    platform.world.wait_instance("tide", HEALTHY, "False").await;
     let server = server.replaced(&packages(&all)).await;
     platform.waits("tide", "1.0.1", "not healthy yet").await;
+    // Manual upgrades stop at the approved version, and pass through the versions in between.
+    let remedy = "set spec.approvedVersion: 1.1.0";
+    platform.waits("surf", "1.1.0", remedy).await;
+    let approve = |version: &str| json!({"spec": {"approvedVersion": version}});
+    platform.edit("surf", approve("1.1.0")).await;
+    let newer = "is newer than spec.approvedVersion 1.1.0";
+    platform.waits("surf", "2.0.0", newer).await;
+    platform.edit("surf", approve("2.0.0")).await;
     platform.has("surf", "2.0.0").await;
     assert_eq!(platform.choices("surf").await, ["1.0.0", "1.1.0", "2.0.0"]);
     assert_eq!(platform.choices("tide").await, ["1.0.0"]);
     let fate = json!({"spec": {"config": null}});
-    platform.patch::<BundleInstance>("tide", fate).await;
+    merge(&instances, "tide", &fate).await;
     platform.has("tide", "1.0.2").await;
     assert_eq!(platform.choices("tide").await, LINE);
 
-    // Manual upgrades stop at the approved version, and pass through the versions in between.
-    let remedy = "set spec.approvedVersion: 1.1.0";
-    platform.waits("moon", "1.1.0", remedy).await;
-    let approve = |version: &str| json!({"spec": {"approvedVersion": version}});
-    platform.edit("moon", approve("1.1.0")).await;
-    platform.has("moon", "1.1.0").await;
-    let newer = "is newer than spec.approvedVersion 1.1.0";
-    platform.waits("moon", "2.0.0", newer).await;
-    platform.edit("moon", approve("2.0.0")).await;
-    platform.has("moon", "2.0.0").await;
-    assert_eq!(platform.choices("moon").await, ["1.0.0", "1.1.0", "2.0.0"]);
-
-    new_rights_wait_for_their_digest(&platform).await;
-    unreadable_candidate_is_not_installed(&platform).await;
+    new_permissions_wait_for_their_digest(&platform).await;
     packages_follow_the_apiserver(&platform, server, &all).await;
 }
 
-async fn new_rights_wait_for_their_digest(platform: &Platform) {
+/// Serves one more package on a cluster without OpenShift, and upgrades the API server.
+async fn packages_follow_the_apiserver(
+    platform: &Platform,
+    server: Server,
+    others: &[(&str, &[Value])],
+) {
+    let wave = platform.bundles("wave", &["1.0.0", "1.1.0"]).await;
+    let with = |versions: usize| packages(&[others, &[("wave", &wave[..versions])]].concat());
+    let minors = async |expected: &str| {
+        let is_approved = |operator: &PlatformOperator| {
+            (operator.approved_minors()?.to_string() == expected).then_some(())
+        };
+        wait_for(platform.operators(), "wave", expected, is_approved).await;
+    };
+    let server = server.replaced(&with(1)).await;
+    platform.want(json!({"package": {"name": "wave"}})).await;
+    platform.has("wave", "1.0.0").await;
+    minors("1.36 1.0").await;
+    let server = server.replaced(&with(2)).await;
+    let part = "is installed when the cluster is upgraded to a new minor version after 1.36";
+    platform.waits("wave", "1.1.0", part).await;
+    let cluster = platform.world.cluster;
+    cluster.upgrade_apiserver("v1.37.0").await.unwrap();
+    platform.has("wave", "1.1.0").await;
+    minors("1.37 1.1").await;
+    server.stop().await;
+}
+
+async fn new_permissions_wait_for_their_digest(platform: &Platform) {
     let gains = "requests new permissions that are not approved";
     let status = platform.waits("sand", "1.0.1", gains).await;
     let permissions = status.new_rights.unwrap();
@@ -100,27 +117,12 @@ async fn new_rights_wait_for_their_digest(platform: &Platform) {
     // The status records the choice and its reasons. The annotation of the instance records the choice as well.
     let sand = platform.operators().get("sand").await.unwrap();
     let chosen = sand.status.unwrap().chosen_bundle.unwrap();
-    assert_eq!(
-        (chosen.name.as_str(), chosen.catalog.as_str()),
-        ("sand.v1.0.1", "catalogs/mine")
-    );
+    let found = (&*chosen.name, &*chosen.catalog);
+    assert_eq!(found, ("sand.v1.0.1", "catalogs/mine"));
     let why = chosen.why.join("\n");
     assert!(why.contains("its new permissions are approved"), "{why}");
     let sand = platform.instances().get("sand").await.unwrap();
     assert!(sand.annotations()[labels::CHOSEN_BUNDLE].contains("sand.v1.0.1"));
-}
-
-/// The installed bundle stays in its desired state while the candidate cannot be read.
-async fn unreadable_candidate_is_not_installed(platform: &Platform) {
-    let unknown = "cannot determine the permissions of 127.0.0.1:1/reef:none: ";
-    platform.succeeds("reef", unknown).await;
-    let patch = json!({"metadata": {"labels": {labels::PLATFORM_OPERATOR: null}}});
-    platform.patch::<BundleInstance>("reef", patch).await;
-    wait_for(platform.instances(), "reef", "labeled again", |instance| {
-        instance.labels().get(labels::PLATFORM_OPERATOR).map(drop)
-    })
-    .await;
-    assert_eq!(platform.choices("reef").await, ["1.0.0"]);
 }
 
 /// Returns a bundle with permission to read Secrets.

@@ -10,7 +10,6 @@ use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::{
     Api,
     api::{DynamicObject, Patch, PatchParams},
-    discovery::Scope,
 };
 use manifests::{object::Object, yaml};
 use serde_json::{Value, json};
@@ -28,25 +27,19 @@ fn no_problems(findings: &Findings) -> Result<(), String> {
 
 /// Returns the objects of a bundle with an operator, including permissions that the account does not hold itself.
 fn operator(namespace: &str, name: &str) -> Vec<Value> {
-    let rbac = |kind: &str, name: &str, rest: Value| {
-        let mut object = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": kind,
-            "metadata": {"name": name},
-        });
+    let rbac = |kind: &str, name: &str, mut object: Value| {
+        object["apiVersion"] = "rbac.authorization.k8s.io/v1".into();
+        object["kind"] = kind.into();
+        object["metadata"] = json!({"name": name});
         if !kind.starts_with("Cluster") {
             object["metadata"]["namespace"] = namespace.into();
         }
-        object
-            .as_object_mut()
-            .unwrap()
-            .extend(rest.as_object().unwrap().clone());
         object
     };
     let binding = |kind: &str, role: &str| {
         json!({
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
-            "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": namespace}],
+            "subjects": [support::account(namespace, "operator")],
         })
     };
     let wide = json!({"rules": [
@@ -58,17 +51,12 @@ fn operator(namespace: &str, name: &str) -> Vec<Value> {
         {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["lock"], "verbs": ["update"]},
         {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]},
     ]});
+    let labels = json!({"app": "operator"});
+    let pod = json!({"containers": [{"name": "operator", "image": "operator"}]});
+    let template = json!({"metadata": {"labels": labels}, "spec": pod});
     let deployment = json!({
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "operator", "namespace": namespace},
-        "spec": {
-            "selector": {"matchLabels": {"app": "operator"}},
-            "template": {
-                "metadata": {"labels": {"app": "operator"}},
-                "spec": {"containers": [{"name": "operator", "image": "operator"}]},
-            },
-        },
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "operator", "namespace": namespace},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
     });
     vec![
         config(namespace, "settings", &json!({})),
@@ -90,25 +78,17 @@ async fn granting_the_listed_permissions_is_sufficient() {
     let account = service_account(world.cluster, namespace.name(), "installer").await;
     let name = unique("rights");
     let roles = world.api::<ClusterRole>();
-    support::eventually("the role view has been put together", async || {
-        let view = roles.get("view").await.map_err(|error| error.to_string())?;
-        let is_complete = view.rules.is_some_and(|rules| !rules.is_empty());
-        is_complete
-            .then_some(())
-            .ok_or_else(|| "it has no rules".to_owned())
+    support::found("the aggregated rules of the role view", async || {
+        let view = roles.get_opt("view").await.unwrap()?;
+        view.rules.filter(|rules| !rules.is_empty())
     })
     .await;
     let objects = operator(namespace.name(), &name);
     let mut case = Case::new(world, namespace.name(), &objects).by(world, &account);
-    let leaving = json!({
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "old", "namespace": namespace.name()},
-    });
-    let entry = Entry {
-        version: "policy/v1".to_owned(),
-        ..Entry::default()
-    };
+    let metadata = json!({"name": "old", "namespace": namespace.name()});
+    let leaving =
+        json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata});
+    let entry = tests::with!(Entry, version: "policy/v1".to_owned());
     let leaving = Object::try_from(leaving).unwrap();
     case.inventory.insert(leaving.identity(), entry);
 
@@ -133,7 +113,7 @@ async fn granting_the_listed_permissions_is_sufficient() {
     for object in yaml::documents(granted.as_bytes()) {
         world.apply(&object.unwrap()).await;
     }
-    support::eventually("the account holds all rights", async || {
+    support::eventually("the account has all permissions", async || {
         no_problems(&case.run(world).await)
     })
     .await;
@@ -141,14 +121,13 @@ async fn granting_the_listed_permissions_is_sufficient() {
     // The API server agrees.
     let kinds = Discovery::new(world.client());
     let steps = case.plan(&kinds).await.steps;
-    let api = |step: &ApplyStep| {
-        let scope = if step.kind.namespaced {
-            Scope::Namespaced
+    let api = |step: &ApplyStep| -> Api<DynamicObject> {
+        let (client, resource) = (case.client.clone(), &step.kind.resource);
+        if step.kind.namespaced {
+            Api::namespaced_with(client, step.object.namespace(), resource)
         } else {
-            Scope::Cluster
-        };
-        Api::<DynamicObject>::dynamic(case.client.clone(), &step.kind.resource, &scope)
-            .constrain(step.object.namespace())
+            Api::all_with(client, resource)
+        }
     };
     for step in &steps {
         let mut object = step.object.value().clone();
@@ -178,14 +157,12 @@ async fn account_with_escalate_and_bind_needs_no_permissions() {
         {"apiGroups": [rbac], "resources": ["rolebindings"], "verbs": all},
         {"apiGroups": [rbac], "resources": ["clusterroles"], "resourceNames": [name, "view"], "verbs": ["bind"]},
     ]);
-    let subject =
-        json!({"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace});
+    let subject = support::account(&account.namespace, &account.name);
     let installer = format!("{name}-installer");
     support::grant(world.cluster, &subject, None, &installer, &rules).await;
-    let objects: Vec<Value> = operator(namespace.name(), &name)
-        .into_iter()
-        .filter(|object| object["kind"] == "ClusterRole" || object["metadata"]["name"] == "viewer")
-        .collect();
+    let mut objects = operator(namespace.name(), &name);
+    objects
+        .retain(|object| object["kind"] == "ClusterRole" || object["metadata"]["name"] == "viewer");
     assert_eq!(objects.len(), 2);
     let case = Case::new(world, namespace.name(), &objects).by(world, &account);
     support::eventually("nothing is missing", async || {

@@ -9,15 +9,15 @@ use reqwest::StatusCode;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{flags, get, plane, system};
-use crate::support::{Provisioner, delete, found, merge};
+use super::{get, plane, system};
+use crate::support::{Options, Provisioner, delete, found, merge};
 
 const LEASE: &str = "core.rukpak.io";
 
 async fn replica(cluster: &Cluster, system: &str, duration: &str) -> Provisioner {
     let duration = format!("--lease-duration={duration}");
-    let options = flags(&[system, "--controllers=none", "--leader-elect", &duration]);
-    Provisioner::start(cluster, options).await
+    let flags = [system, "--controllers=none", "--leader-elect", &duration];
+    Provisioner::start(cluster, Options::with_flags(&flags)).await
 }
 
 async fn leads(provisioner: &Provisioner) -> bool {
@@ -33,12 +33,12 @@ async fn holder(leases: &Api<Lease>) -> Option<String> {
 #[tokio::test]
 async fn one_replica_leads_while_it_holds_the_lease() {
     let cluster = plane().await;
-    others_are_ready_to_lead(cluster).await;
-    a_leader_that_slept_too_long_ends(cluster).await;
-    a_taken_lease_ends_the_leader(cluster).await;
+    other_replicas_are_ready_to_lead(cluster).await;
+    suspended_leader_ends(cluster).await;
+    taken_lease_ends_the_leader(cluster).await;
 }
 
-async fn others_are_ready_to_lead(cluster: &Cluster) {
+async fn other_replicas_are_ready_to_lead(cluster: &Cluster) {
     let (flag, namespace) = system(cluster).await;
     let first = replica(cluster, &flag, "60s").await;
     first.says("leading").await;
@@ -51,8 +51,7 @@ async fn others_are_ready_to_lead(cluster: &Cluster) {
 
     // A leader that stops releases the Lease: the next leader does not wait for its expiry.
     let began = Instant::now();
-    first.signal("TERM").await;
-    assert_eq!(first.ended().await, 0, "{}", first.log());
+    first.stop().await;
     second.says("leading").await;
     assert!(began.elapsed() < Duration::from_secs(50));
     let leases: Api<Lease> = Api::namespaced(cluster.client().unwrap(), &namespace);
@@ -61,7 +60,7 @@ async fn others_are_ready_to_lead(cluster: &Cluster) {
     assert_eq!(lease.lease_duration_seconds, Some(60));
 }
 
-async fn a_leader_that_slept_too_long_ends(cluster: &Cluster) {
+async fn suspended_leader_ends(cluster: &Cluster) {
     let (flag, _) = system(cluster).await;
     let first = replica(cluster, &flag, "3s").await;
     first.says("leading").await;
@@ -74,7 +73,7 @@ async fn a_leader_that_slept_too_long_ends(cluster: &Cluster) {
     assert!(leads(&second).await);
 }
 
-async fn a_taken_lease_ends_the_leader(cluster: &Cluster) {
+async fn taken_lease_ends_the_leader(cluster: &Cluster) {
     let (flag, namespace) = system(cluster).await;
     let leader = replica(cluster, &flag, "6s").await;
     leader.says("leading").await;
@@ -86,8 +85,8 @@ async fn a_taken_lease_ends_the_leader(cluster: &Cluster) {
     assert_eq!(holder(&leases).await, before);
     assert!(!leader.has_ended(), "{}", leader.log());
 
-    let taken = json!({"spec": {"holderIdentity": "somebody"}});
+    let taken = json!({"spec": {"holderIdentity": "another"}});
     merge(&leases, LEASE, &taken).await;
     assert_eq!(leader.ended().await, 1, "{}", leader.log());
-    assert_eq!(holder(&leases).await.as_deref(), Some("somebody"));
+    assert_eq!(holder(&leases).await.as_deref(), Some("another"));
 }

@@ -1,4 +1,7 @@
-//! CAs of registries, and the credentials of nodes.
+//! Permissions to read the pull configuration, CAs of registries, and the credentials of nodes.
+
+use manifests::api::install;
+use tests::assert_has;
 
 use super::*;
 
@@ -10,6 +13,13 @@ fn base64(text: &str) -> String {
 fn config(kind: &str, name: &str, data: &Value) -> Value {
     let metadata = json!({"name": name, "namespace": "openshift-config"});
     json!({"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": data})
+}
+
+fn proxy_config(trusted_ca: &str) -> Value {
+    json!({
+        "apiVersion": CONFIG, "kind": "Proxy", "metadata": {"name": "cluster"},
+        "spec": {"trustedCA": {"name": trusted_ca}},
+    })
 }
 
 /// Starts a private registry with TLS, and pushes an image to it.
@@ -26,12 +36,46 @@ async fn private(ca: &Authority, name: &str) -> (Registry, String, String) {
 async fn permissions_cas_and_proxy_of_the_cluster_are_used() {
     let lab = Lab::new().await;
     lab.openshift().await;
-    permissions::rights_of_the_openshift_file_suffice(&lab).await;
-    authorities_and_pull_secret_are_used(&lab).await;
+    permissions_of_the_openshift_file_suffice(&lab).await;
+    cas_and_pull_secret_are_used(&lab).await;
     requests_go_through_the_proxy_and_around_it(&lab).await;
 }
 
-async fn authorities_and_pull_secret_are_used(lab: &Lab) {
+/// Leaves no pull configuration behind.
+async fn permissions_of_the_openshift_file_suffice(lab: &Lab) {
+    let options = install::Options::default();
+    support::install_rights(&lab.cluster, &install::file(&options)).await;
+    let registry = Registry::start(Auth::Anonymous, None);
+    publish(&registry.image("app:v1"), &content("one"), &insecure()).await;
+    let config = image_config(&json!({"insecureRegistries": [registry.host()]}));
+    lab.apply(&config).await;
+    let start = async || {
+        let mut options = Options::with_flags(&["--controllers=bundle"]);
+        options.kubeconfig = Some(support::own_kubeconfig(&lab.cluster).await);
+        Provisioner::start(&lab.cluster, options).await
+    };
+    let provisioner = start().await;
+    let refused = "invalid pull configuration";
+    let line = provisioner.says(refused).await;
+    assert_has(&line["problem"], "manifests/install/openshift.yaml");
+    let bundle = lab.bundle(&registry.image("app:v1")).await;
+    lab.fails(&bundle, "TLS").await;
+    // Everything else works.
+    let trusting = support::image(&registry.image("app:v1"));
+    lab.unpacked(&lab.bundle_of(trusting).await).await;
+    drop(provisioner);
+
+    lab.apply(&namespace_object("openshift-marketplace")).await;
+    support::install_rights(&lab.cluster, &install::openshift(&options)).await;
+    let provisioner = start().await;
+    lab.unpacked(&bundle).await;
+    provisioner.says("updated pull configuration").await;
+    let mut lines = provisioner.lines().into_iter();
+    assert_eq!(lines.find(|line| line["message"] == refused), None);
+    lab.delete(&config).await;
+}
+
+async fn cas_and_pull_secret_are_used(lab: &Lab) {
     let ca = Authority::new("lab");
     let (registry, image, login) = private(&ca, "one").await;
     let provisioner = lab.provisioner(&[]).await;
@@ -65,13 +109,9 @@ async fn authorities_and_pull_secret_are_used(lab: &Lab) {
     lab.fails(&bundle, "certificate").await;
     // The CAs of the Proxy apply to all registries.
     let cas = json!({"ca-bundle.crt": ca.pem()});
-    lab.apply(&config("ConfigMap", "user-ca-bundle", &cas))
-        .await;
-    let proxy = json!({
-        "apiVersion": CONFIG, "kind": "Proxy", "metadata": {"name": "cluster"},
-        "spec": {"trustedCA": {"name": "user-ca-bundle"}},
-    });
-    lab.apply(&proxy).await;
+    let bundle_map = config("ConfigMap", "user-ca-bundle", &cas);
+    lab.apply(&bundle_map).await;
+    lab.apply(&proxy_config("user-ca-bundle")).await;
     lab.fails(&bundle, "credentials").await;
 }
 
@@ -80,20 +120,16 @@ async fn requests_go_through_the_proxy_and_around_it(lab: &Lab) {
     publish(&registry.image("app:v1"), &content("one"), &insecure()).await;
     // An address of this machine that is not recognized as local: the provisioner reaches local addresses without a proxy.
     let host = registry.host().replace("127.0.0.1", "0.0.0.0");
-    lab.apply(&image_config(&json!({"insecureRegistries": [host]})))
-        .await;
-    let object = json!({
-        "apiVersion": CONFIG, "kind": "Proxy", "metadata": {"name": "cluster"},
-        "spec": {"trustedCA": {"name": ""}},
-    });
+    let hosts = json!({"insecureRegistries": [host]});
+    lab.apply(&image_config(&hosts)).await;
+    let object = proxy_config("");
     let status = |no_proxy: &str| json!({"httpProxy": proxy.url(), "httpsProxy": proxy.url(), "noProxy": no_proxy});
     lab.apply(&object).await;
     lab.status(&object, &status(".cluster.local,.svc")).await;
     let _provisioner = lab.provisioner(&[]).await;
     let first = lab.bundle(&format!("{host}/app:v1")).await;
     lab.unpacked(&first).await;
-    let through = proxy.requests("0.0.0.0");
-    assert!(through > 0, "nothing went through the proxy");
+    assert!(proxy.requests("0.0.0.0") > 0, "no request to the proxy");
 
     let around = status(".cluster.local,0.0.0.0/8");
     lab.status(&object, &around).await;
@@ -104,9 +140,8 @@ async fn requests_go_through_the_proxy_and_around_it(lab: &Lab) {
         let next = lab.bundle(&format!("{host}/next:v1")).await;
         lab.unpacked(&next).await;
         let after = proxy.requests("0.0.0.0");
-        (before == after)
-            .then_some(())
-            .ok_or_else(|| format!("{before} {after}"))
+        let is_direct = before == after;
+        is_direct.then_some(()).ok_or(format!("{before} {after}"))
     })
     .await;
 }

@@ -1,21 +1,12 @@
 //! Ready, Reconciling and Stalled, as clients that wait for a BundleInstance read them.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicI64, Ordering},
-    },
-};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use apply::health::{self, Health};
-use futures::StreamExt as _;
-use kube::runtime::watcher;
-use manifests::api::{bundle_instance::BundleInstanceStatus, condition::find, labels};
-use tokio::task::JoinHandle;
+use manifests::api::{bundle_instance::BundleInstanceStatus, condition::find};
 
 use super::*;
-use crate::support::{crd, wait_for};
+use crate::support::message;
 
 /// An event of the watch: the generation, the observed generation, and the verdict of kstatus.
 type Event = (i64, i64, &'static str);
@@ -25,30 +16,21 @@ struct Observer {
     /// The newest generation whose objects are healthy.
     allowed: Arc<AtomicI64>,
     events: Arc<Mutex<Vec<Event>>>,
-    task: JoinHandle<()>,
+    watch: JoinSet<()>,
 }
 
 impl Observer {
     fn new(fixture: &Fixture<'_>) -> Self {
         let (allowed, events) = (Arc::<AtomicI64>::default(), Arc::<Mutex<Vec<_>>>::default());
-        let instances: Api<BundleInstance> = fixture.world.api();
-        let name = fixture.name.clone();
-        let task = tokio::spawn({
-            let (allowed, events) = (Arc::clone(&allowed), Arc::clone(&events));
-            async move {
-                let mut changes = std::pin::pin!(watcher::watch_object(instances, &name));
-                while let Some(change) = changes.next().await {
-                    if let Ok(Some(instance)) = change {
-                        let found = verdict(&instance, allowed.load(Ordering::SeqCst));
-                        events.lock().unwrap().push(found);
-                    }
-                }
-            }
+        let (newest, observed) = (Arc::clone(&allowed), Arc::clone(&events));
+        let watch = fixture.follow(move |instance| {
+            let found = verdict(&instance, newest.load(Ordering::SeqCst));
+            observed.lock().unwrap().push(found);
         });
         Self {
             allowed,
             events,
-            task,
+            watch,
         }
     }
 
@@ -68,9 +50,9 @@ impl Observer {
     }
 
     /// Ends the watch. A panic of the watch is a panic of the test.
-    async fn end(self) -> Vec<Event> {
-        self.task.abort();
-        if let Err(error) = self.task.await
+    async fn end(mut self) -> Vec<Event> {
+        self.watch.abort_all();
+        if let Some(Err(error)) = self.watch.join_next().await
             && let Ok(panic) = error.try_into_panic()
         {
             std::panic::resume_unwind(panic);
@@ -83,16 +65,9 @@ impl Observer {
 pub(super) fn verdict(instance: &BundleInstance, allowed: i64) -> Event {
     let generation = instance.metadata.generation.unwrap();
     let status = instance.status.clone().unwrap_or_default();
-    let (ready, reconciling, stalled) = (
-        find(&status.conditions, "Ready"),
-        find(&status.conditions, "Reconciling"),
-        find(&status.conditions, "Stalled"),
-    );
-    assert!(
-        reconciling.is_none() || stalled.is_none(),
-        "{:?}",
-        status.conditions
-    );
+    let [ready, reconciling, stalled] =
+        ["Ready", "Reconciling", "Stalled"].map(|type_| find(&status.conditions, type_));
+    assert!(reconciling.is_none() || stalled.is_none(), "{status:?}");
     for condition in reconciling.iter().chain(&stalled) {
         assert_eq!(condition.status, "True");
     }
@@ -114,18 +89,14 @@ pub(super) fn verdict(instance: &BundleInstance, allowed: i64) -> Event {
     (generation, observed, found)
 }
 
-/// Returns the CRD of Widgets that are unhealthy until their operator has observed them.
-fn fixture_crd(fixture: &Fixture<'_>) -> Value {
-    let mut definition = crd(&fixture.group(), "Widget");
-    let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    schema["properties"]["status"]["default"] = json!({"observedGeneration": -1});
-    definition
-}
-
+/// Returns objects with a Widget that is unhealthy until its operator has observed it.
 fn objects(fixture: &Fixture<'_>, size: u8) -> [Value; 3] {
+    let mut crd = fixture.widget_crd();
+    let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    schema["properties"]["status"]["default"] = json!({"observedGeneration": -1});
     [
-        fixture_crd(fixture),
-        fixture.custom_resource("Widget", "operand", size),
+        crd,
+        fixture.widget("operand", size),
         fixture.map("map", &size.to_string()),
     ]
 }
@@ -196,58 +167,31 @@ async fn blocked_generation_is_stalled_after_its_deadline() {
     world.apply(&fixture.map("taken", "of others")).await;
     let mut declared = fixture.declare(&[fixture.map("taken", "1")]).await;
     declared.spec.progress_deadline_seconds = Some(3);
-    fixture.world.create(&declared).await;
-    let instances: Api<BundleInstance> = fixture.world.api();
-    let reason = |instance: &BundleInstance, type_: &str| {
-        let conditions = &instance.status.as_ref()?.conditions;
-        find(conditions, type_).map(|condition| condition.reason.clone())
-    };
-    let name = &fixture.name;
-    let has = async |type_: &str, expected: &str| {
-        let is_so =
-            |instance: &BundleInstance| (reason(instance, type_)? == expected).then_some(());
-        wait_for(instances.clone(), name, expected, is_so).await
-    };
-    let blocked = has("Reconciling", "ProgressingWithRetry").await;
-    let since = blocked.status.unwrap().progressing_since;
-    assert!(since.is_some());
-    let late = has("Stalled", "ProgressDeadlineExceeded").await;
+    world.create(&declared).await;
+    fixture
+        .has_reason("Reconciling", "ProgressingWithRetry")
+        .await;
+    let blocked = fixture.read().await.status.unwrap();
+    assert!(blocked.progressing_since.is_some());
+    fixture
+        .has_reason("Stalled", "ProgressDeadlineExceeded")
+        .await;
+    let late = fixture.read().await;
     assert_eq!(verdict(&late, 0).2, "Failed");
-    assert_eq!(reason(&late, "Ready").as_deref(), Some("Blocked"));
+    assert_has(message(&late, "Stalled"), "taken");
     let status = late.status.unwrap();
-    assert_eq!(status.progressing_since, since, "the same clock");
-    let message = |type_| &find(&status.conditions, type_).unwrap().message;
-    assert!(message("Stalled").contains("taken"), "{status:?}");
-    assert_eq!(message("Stalled"), message("Ready"));
-    assert_eq!(find(&status.conditions, "Ready").unwrap().status, "False");
+    assert_eq!(status.progressing_since, blocked.progressing_since);
+    let find = |type_| find(&status.conditions, type_).unwrap();
+    assert_eq!(find("Stalled").message, find("Ready").message);
+    let ready = (&*find("Ready").status, &*find("Ready").reason);
+    assert_eq!(ready, ("False", "Blocked"));
 
     delete(&fixture.maps(), "taken").await;
     let retry = json!({"metadata": {"annotations": {labels::RETRY: "1"}}});
-    merge(&instances, name, &retry).await;
+    let instances: Api<BundleInstance> = world.api();
+    merge(&instances, &fixture.name, &retry).await;
     let well = fixture.wait("Ready", "True").await;
     assert_eq!(verdict(&well, 1).2, "Current");
-    assert_eq!(reason(&well, "Stalled"), None);
-    fixture.uninstall().await;
-}
-
-// The write that turns Ready to True depends on this.
-#[tokio::test]
-async fn status_with_an_old_resource_version_is_rejected() {
-    let fixture = Fixture::new(running().await, "version").await;
-    let before = fixture.install(&[fixture.map("map", "1")]).await;
-    fixture.change(json!({"revisionHistoryLimit": 5})).await;
-    let instances: Api<BundleInstance> = fixture.world.api();
-    let body = json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
-        "metadata": {"name": fixture.name, "resourceVersion": before.resource_version()},
-        "status": {"failedTemplateHash": "none"},
-    });
-    let params = PatchParams::apply("another-client").force();
-    let patch = Patch::Apply(body);
-    let refused = instances.patch_status(&fixture.name, &params, &patch);
-    match refused.await {
-        Err(kube::Error::Api(status)) => assert_eq!(status.code, 409, "{status:?}"),
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(fixture.condition("Stalled").await.0, "");
     fixture.uninstall().await;
 }

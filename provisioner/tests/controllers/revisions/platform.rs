@@ -1,7 +1,6 @@
 //! Rollouts that another release of the provisioner, or another version of Kubernetes, causes.
 
-use k8s_openapi::api::apps::v1::Deployment;
-use manifests::api::bundle_instance::{Cause, RevisionState};
+use manifests::api::bundle_instance::Cause;
 
 use super::*;
 use crate::support::{
@@ -14,14 +13,9 @@ const INSTANCES: usize = 7;
 const AT_ONCE: usize = 4;
 
 impl Fixture<'_> {
-    async fn create_operator(&self) {
-        let declared = self.declare_operator(&[]).await;
-        self.world.create(&declared).await;
-    }
-
     /// Reports the Deployment of the operator as available, or as failed, as the Deployment controller does.
     async fn report(&self, is_available: bool) {
-        let deployments: Api<Deployment> = Api::namespaced(self.world.client(), self.namespace());
+        let deployments: Api<Deployment> = self.api();
         let name = format!("{}-operator", self.name);
         let read = async || deployments.get_opt(&name).await.unwrap();
         let deployment = becomes("Deployment", read, Option::is_some).await;
@@ -41,20 +35,16 @@ impl Fixture<'_> {
         });
         merge_status(&deployments, &name, &json!({"status": status})).await;
     }
-
-    /// The state of the revision that the platform caused, if there is one.
-    async fn platform_revision(&self) -> Option<RevisionState> {
-        let status = self.read().await.status.unwrap_or_default();
-        let newest = status.revisions.last()?;
-        (newest.cause == Cause::Platform).then_some(newest.state)
-    }
 }
 
-/// Returns the fixtures with such a revision, and those whose revision is rolling out.
+/// Returns the fixtures with a revision that the platform caused, and those whose revision is rolling out.
 async fn under_way(fixtures: &[Fixture<'_>]) -> (Vec<usize>, Vec<usize>) {
     let (mut all, mut rolling_out) = (Vec::new(), Vec::new());
     for (number, fixture) in fixtures.iter().enumerate() {
-        let state = fixture.platform_revision().await;
+        let status = fixture.read().await.status.unwrap_or_default();
+        let newest = status.revisions.last();
+        let newest = newest.filter(|newest| newest.cause == Cause::Platform);
+        let state = newest.map(|newest| newest.state);
         all.extend(state.map(|_| number));
         rolling_out.extend((state == Some(RevisionState::RollingOut)).then_some(number));
     }
@@ -73,7 +63,7 @@ async fn platform_rollouts_are_few_and_stop_when_two_are_unhealthy() {
     let mut fixtures = Vec::new();
     for _ in 0..INSTANCES {
         let fixture = Fixture::new(&world, "platform").await;
-        fixture.create_operator().await;
+        world.create(&fixture.declare_operator(&[]).await).await;
         fixture.report(true).await;
         fixture.wait("Healthy", "True").await;
         fixtures.push(fixture);

@@ -1,13 +1,12 @@
 //! Repair acts on each object from the revision that the object belongs to, and depends on nothing else.
 
-use std::collections::BTreeSet;
-
-use k8s_openapi::api::apps::v1::Deployment;
-use tokio::time::sleep;
+use manifests::api::bundle::{Bundle, Phase};
 
 use super::*;
 use crate::faults::support::{empty, stage};
-use crate::support::{Options, Provisioner, bind, define, operator_conditions, service_account};
+use crate::support::{
+    Fault, Options, Provisioner, Relay, bind, define, list, operator_conditions, service_account,
+};
 
 // The repair of an object continues while another object of the same instance cannot be applied.
 #[tokio::test]
@@ -25,112 +24,80 @@ async fn denied_object_stops_no_repair_of_other_objects() {
     fixture.reports(DENIED).await;
 
     // The provisioner applies workloads after configuration.
-    let deployments: Api<Deployment> = Api::namespaced(fixture.world.client(), fixture.namespace());
+    let deployments: Api<Deployment> = fixture.api();
     let altered = json!({"metadata": {"labels": {"version": "altered"}}});
     patch_as(&deployments, "web", "another-client", &altered).await;
     fixture.alter("other").await;
-    let mut missing = BTreeSet::from(["ConfigMap other", "Deployment web"]);
-    let end = Instant::now() + REPAIR_TIMEOUT;
-    while !missing.is_empty() && Instant::now() < end {
-        sleep(Duration::from_millis(50)).await;
-        if fixture.text("other").await.as_deref() == Some("1") {
-            missing.remove("ConfigMap other");
-        }
-        if deployments.get("web").await.unwrap().labels()["version"] == "1" {
-            missing.remove("Deployment web");
-        }
-    }
-    let (_, installed) = fixture.condition("Installed").await;
-    assert!(
-        missing.is_empty(),
-        "not repaired after {REPAIR_TIMEOUT:?}: {missing:?}; Installed: {installed}"
+    let version = async || deployments.get("web").await.unwrap().labels()["version"].clone();
+    let is_repaired = |version: &String| version == "1";
+    futures::join!(
+        until_within(REPAIR_TIMEOUT, "repaired Deployment", version, is_repaired),
+        fixture.has_text(REPAIR_TIMEOUT, "other", "1"),
     );
     assert_eq!(fixture.text("denied").await, None);
     policy.remove().await;
     fixture.uninstall().await;
 }
 
+/// Watches conditions that must not change.
+async fn conditions_stay(fixture: &Fixture<'_>, expected: &[(&str, &str)]) {
+    observe(2 * OBSERVATION, async || {
+        let conditions = fixture.conditions().await;
+        for (type_, expected) in expected {
+            let found = condition(&conditions, type_).unwrap();
+            let text = format!("{} {}", found.status, found.reason);
+            assert_eq!(text, *expected, "{found:?}");
+        }
+    })
+    .await;
+}
+
 // An installed revision needs neither the content store nor the registry: the loss of both changes no condition and stops
-// no repair.
+// no repair. A change of the cluster renders the bundle again. As long as the content is lost and cannot be fetched, the
+// installation stays as recorded.
 #[tokio::test]
 async fn lost_content_changes_no_condition_and_stops_no_repair() {
     let (cluster, _audit, _lease) = empty().await;
     let provisioner = Provisioner::start(cluster, Options::default()).await;
     let world = World::bare(cluster);
-    let fixture = Fixture::new(&world, "lost").await;
-    let objects = [fixture.map("before", "1"), fixture.map("after", "1")];
-    let mut declared = fixture.declare(&objects).await;
     let mut line = Line::new(world.registry.host()).await;
-    fixture.through(&line, &mut declared);
-    fixture.create(declared).await;
+    let plain = Fixture::new(&world, "lost").await;
+    let objects = [plain.map("before", "1"), plain.map("after", "1")];
+    let mut declared = plain.declare(&objects).await;
+    plain.through(&line, &mut declared);
+    plain.create(declared).await;
+    let operator = Fixture::new(&world, "unrendered").await;
+    let map = ("manifests/map.yaml", operator.map("kept", "1"));
+    let mut declared = operator.declare_operator(&[map]).await;
+    operator.through(&line, &mut declared);
+    world.create(&declared).await;
+    operator.wait("Installed", "True").await;
 
     provisioner.stop().await;
     line.cut();
-    fixture.alter("before").await;
-    let _provisioner = Provisioner::start(cluster, Options::default()).await;
-    fixture.alter("after").await;
-
+    plain.alter("before").await;
+    let provisioner = Provisioner::start(cluster, Options::default()).await;
+    plain.alter("after").await;
     let expected = [
         ("HasValidBundle", "True UnpackSuccessful"),
         ("Installed", "True InstallationSucceeded"),
         ("Healthy", "True Healthy"),
     ];
-    let mut changes = BTreeSet::new();
-    observe(2 * OBSERVATION, async || {
-        let status = fixture.read().await.status.unwrap_or_default();
-        for (type_, expected) in expected {
-            let found = condition(&status.conditions, type_).unwrap();
-            let found = format!("{} {}", found.status, found.reason);
-            if found != expected {
-                changes.insert(format!("{type_} {found}"));
-            }
-        }
-    })
-    .await;
-    let mut altered = BTreeSet::new();
+    conditions_stay(&plain, &expected).await;
     for name in ["before", "after"] {
-        if fixture.text(name).await.as_deref() != Some("1") {
-            altered.insert(name);
-        }
+        let text = plain.text(name).await;
+        assert_eq!(text.as_deref(), Some("1"), "{name} is not repaired");
     }
-    assert!(
-        changes.is_empty() && altered.is_empty(),
-        "not repaired: {altered:?}; changed conditions: {changes:?}"
-    );
-    fixture.uninstall().await;
-}
-
-// A change of the cluster renders the bundle again. As long as the content is lost and cannot be fetched, the installation
-// stays as recorded.
-#[tokio::test]
-async fn lost_content_after_platform_change_changes_no_condition() {
-    let (cluster, _audit, _lease) = empty().await;
-    let provisioner = Provisioner::start(cluster, Options::default()).await;
-    let world = World::bare(cluster);
-    let fixture = Fixture::new(&world, "unrendered").await;
-    let map = ("manifests/map.yaml", fixture.map("kept", "1"));
-    let mut declared = fixture.declare_operator(&[map]).await;
-    let mut line = Line::new(world.registry.host()).await;
-    fixture.through(&line, &mut declared);
-    world.create(&declared).await;
-    fixture.wait("Installed", "True").await;
 
     provisioner.stop().await;
-    line.cut();
     define(cluster, &operator_conditions()).await;
-    fixture.alter("kept").await;
+    operator.alter("kept").await;
     let _provisioner = Provisioner::start(cluster, Options::default()).await;
-    let mut installed = BTreeSet::new();
-    observe(2 * OBSERVATION, async || {
-        let status = fixture.read().await.status.unwrap_or_default();
-        let condition = condition(&status.conditions, "Installed").unwrap();
-        installed.insert(format!("{} {}", condition.status, condition.reason));
-    })
-    .await;
-    let text = fixture.text("kept").await;
+    conditions_stay(&operator, &expected[1..2]).await;
+    let text = operator.text("kept").await;
     assert_eq!(text.as_deref(), Some("1"), "not repaired");
-    assert_eq!(installed, ["True InstallationSucceeded".to_owned()].into());
-    fixture.uninstall().await;
+    plain.uninstall().await;
+    operator.uninstall().await;
 }
 
 // A change of the cluster or of the provisioner that renders the bundle again never blocks repair, also where the new
@@ -144,7 +111,7 @@ async fn rejected_platform_change_stops_no_repair() {
     stage.world.create(&declared).await;
     fixture.wait("Installed", "True").await;
 
-    let deployments: Api<Deployment> = Api::namespaced(stage.world.client(), fixture.namespace());
+    let deployments: Api<Deployment> = fixture.api();
     let deployment = format!("{}-operator", fixture.name);
     let policy = Policy::new(&fixture, "false", &deployments, &deployment).await;
     define(stage.cluster, &operator_conditions()).await;
@@ -182,4 +149,64 @@ async fn rejected_service_account_repairs_nothing() {
     fixture.has_text(REPAIR_TIMEOUT, "kept", "1").await;
     policy.remove().await;
     fixture.uninstall().await;
+}
+
+// Rollouts take a part of the workers: those that wait for the API server delay neither the repair nor the deletion of
+// another instance.
+#[tokio::test]
+async fn slow_rollouts_delay_no_other_instance() {
+    /// The number of objects that the controller reconciles at once.
+    const SLOW: usize = 16;
+    let (cluster, _audit, _lease) = empty().await;
+    let relay = Relay::new(cluster).await;
+    let provisioner = Provisioner::start(cluster, relay.options()).await;
+    let world = World::with_provisioner(cluster, provisioner);
+    let other = Fixture::new(&world, "kept").await;
+    other.install(&[other.map("kept", "1")]).await;
+    let deleted = Fixture::new(&world, "deleted").await;
+    deleted.install(&[deleted.map("deleted", "1")]).await;
+
+    // The API server answers no request for objects in the namespace of the slow instances.
+    let slow = unique("slow");
+    world.apply(&namespace_object(&slow)).await;
+    let path: &'static str = format!("/namespaces/{slow}/").leak();
+    relay.fails(Fault::Silent(vec![path].leak()));
+    let names: Vec<_> = (0..SLOW).map(|number| format!("{slow}-{number}")).collect();
+    for name in &names {
+        let bundle = plain(&[config_map(&slow, name, "1")]);
+        let pushed = world.push(&format!("{name}:v1"), &bundle).await;
+        world.instance(name, "plain", image(&pushed)).await;
+    }
+    let unpacked = async || {
+        let bundles = list(&world.api::<Bundle>()).await.into_iter();
+        let unpacked = bundles.filter(|bundle| {
+            let phase = bundle.status.as_ref().and_then(|status| status.phase);
+            bundle.name_any().starts_with(&slow) && phase == Some(Phase::Unpacked)
+        });
+        unpacked.count()
+    };
+    becomes("all slow Bundles unpacked", unpacked, |count| {
+        *count == SLOW
+    })
+    .await;
+    // The rollouts begin.
+    sleep(Duration::from_secs(1)).await;
+
+    other.alter("kept").await;
+    let instances: Api<BundleInstance> = world.api();
+    delete(&instances, &deleted.name).await;
+    let instance = async || instances.get_opt(&deleted.name).await.unwrap();
+    futures::join!(
+        until_within(REPAIR_TIMEOUT, "deleted", instance, Option::is_none),
+        other.has_text(REPAIR_TIMEOUT, "kept", "1"),
+    );
+
+    relay.mend();
+    for name in &names {
+        delete(&instances, name).await;
+    }
+    for name in &names {
+        wait_deleted(instances.clone(), name).await;
+    }
+    other.uninstall().await;
 }

@@ -1,10 +1,11 @@
 //! Rollbacks to an earlier revision: only after failures of the rollout, and without loss of custom resources.
 
+use std::collections::BTreeMap;
+
 use kube::api::PostParams;
 use manifests::api::bundle_instance::{RemovedApi, Rollback};
 
 use super::*;
-use crate::support::crd;
 
 /// Returns the status of a Widget that failed.
 fn stalled(generation: i64) -> Value {
@@ -16,11 +17,11 @@ fn stalled(generation: i64) -> Value {
 
 /// Returns the CRD of Widgets whose size has a maximum.
 fn bounded(fixture: &Fixture<'_>, maximum: u8) -> Value {
-    let mut definition = crd(&fixture.group(), "Widget");
-    definition["metadata"]["labels"] = json!({"of": "bundle"});
-    let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let mut crd = fixture.widget_crd();
+    crd["metadata"]["labels"] = json!({"of": "bundle"});
+    let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     schema["properties"]["spec"]["properties"]["size"]["maximum"] = json!(maximum);
-    definition
+    crd
 }
 
 // `rollback: OnFailure` counts only failures of objects that the rollout changed, or that began after the rollout
@@ -30,8 +31,8 @@ async fn earlier_failure_causes_no_rollback() {
     let fixture = Fixture::new(running().await, "earlier").await;
     let objects = |text: &str| {
         [
-            crd(&fixture.group(), "Widget"),
-            fixture.custom_resource("Widget", "broken", 1),
+            fixture.widget_crd(),
+            fixture.widget("broken", 1),
             fixture.map("changed", text),
         ]
     };
@@ -42,18 +43,14 @@ async fn earlier_failure_causes_no_rollback() {
     fixture.wait("Healthy", "False").await;
 
     fixture.upgrade("v2", &objects("2")).await;
-    let mut is_upgraded = false;
+    fixture.has_text(ROLLOUT_TIMEOUT, "changed", "2").await;
     observe(2 * OBSERVATION, async || {
-        is_upgraded |= fixture.text("changed").await.as_deref() == Some("2");
-        let (reason, message) = fixture.condition("Installed").await;
         let failed = fixture.read().await.status.unwrap().failed_template_hash;
-        assert!(
-            reason != "RolledBack" && failed.is_none(),
-            "rolled back, failed template {failed:?}: {message}"
-        );
+        let installed = fixture.condition("Installed").await;
+        assert!(failed.is_none(), "{failed:?}: {installed:?}");
+        assert_ne!(installed.0, "RolledBack", "{installed:?}");
     })
     .await;
-    assert!(is_upgraded, "{:?}", fixture.condition("Installed").await);
     assert_eq!(fixture.text("changed").await.as_deref(), Some("2"));
     fixture.uninstall().await;
 }
@@ -62,12 +59,7 @@ async fn earlier_failure_causes_no_rollback() {
 #[tokio::test]
 async fn slow_rollout_is_rolled_back_after_an_explicit_deadline() {
     let fixture = Fixture::new(running().await, "slow").await;
-    let objects = |size: u8| {
-        [
-            crd(&fixture.group(), "Widget"),
-            fixture.custom_resource("Widget", "operand", size),
-        ]
-    };
+    let objects = |size: u8| [fixture.widget_crd(), fixture.widget("operand", size)];
     let mut declared = fixture.declare(&objects(1)).await;
     declared.spec.rollback = Rollback::OnFailure;
     declared.spec.progress_deadline_seconds = Some(3);
@@ -79,11 +71,9 @@ async fn slow_rollout_is_rolled_back_after_an_explicit_deadline() {
     fixture.has_reason("Installed", "RolledBack").await;
     fixture.has_generation("operand", 3).await;
     let (_, message) = fixture.condition("Installed").await;
-    assert!(
-        message.contains("(spec.progressDeadlineSeconds) has passed")
-            && message.contains("operand"),
-        "{message}"
-    );
+    for part in ["(spec.progressDeadlineSeconds) has passed", "operand"] {
+        assert_has(&message, part);
+    }
     fixture.observe_generation("operand", 3).await;
     fixture.has_reason("Stalled", "RolledBack").await;
     fixture.uninstall().await;
@@ -94,11 +84,9 @@ async fn slow_rollout_is_rolled_back_after_an_explicit_deadline() {
 #[tokio::test]
 async fn revisions_list_the_uses_of_removed_apis() {
     let fixture = Fixture::new(running().await, "removed").await;
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-        "metadata": {"name": "addresses", "namespace": fixture.namespace()},
-        "rules": [{"apiGroups": ["networking.k8s.io"], "resources": ["ipaddresses"], "verbs": ["get"]}],
-    });
+    let rules = json!([{"apiGroups": ["networking.k8s.io"], "resources": ["ipaddresses"], "verbs": ["get"]}]);
+    let version = "rbac.authorization.k8s.io/v1";
+    let role = fixture.object(version, "Role", "addresses", &json!({"rules": rules}));
     fixture.install(&[role, fixture.map("changed", "1")]).await;
     let listed = async || {
         let revisions = fixture.read().await.status.unwrap().revisions;
@@ -110,12 +98,11 @@ async fn revisions_list_the_uses_of_removed_apis() {
         "Role {}/addresses refers to the resource of IPAddress, and Kubernetes 1.37 does not serve networking.k8s.io/v1beta1",
         fixture.name
     );
-    let found: Vec<_> = first
-        .iter()
-        .flatten()
-        .map(|used| (used.removed_in.as_str(), used.message.starts_with(&text)))
-        .collect();
-    assert_eq!((number, found), (1, vec![("1.37", true)]), "{first:?}");
+    let [used] = &first.as_ref().unwrap()[..] else {
+        panic!("{first:?}");
+    };
+    assert!(used.message.starts_with(&text), "{used:?}");
+    assert_eq!((number, used.removed_in.as_str()), (1, "1.37"));
 
     fixture.upgrade("v2", &[fixture.map("changed", "2")]).await;
     let lists = async |expected: (i64, Option<Vec<RemovedApi>>)| {
@@ -151,7 +138,7 @@ async fn repair_after_rollback_keeps_the_newer_crd() {
     let objects = |text: &str, size: u8, maximum: u8| {
         [
             bounded(&fixture, maximum),
-            fixture.custom_resource("Widget", "operand", size),
+            fixture.widget("operand", size),
             fixture.map("changed", text),
         ]
     };
@@ -163,7 +150,7 @@ async fn repair_after_rollback_keeps_the_newer_crd() {
     fixture.has_generation("operand", 2).await;
 
     // This custom resource is invalid under the older CRD.
-    let large = fixture.custom_resource("Widget", "large", 50);
+    let large = fixture.widget("large", 50);
     let large = serde_json::from_value(large).unwrap();
     let params = PostParams::default();
     within(ROLLOUT_TIMEOUT, "Widget of size 50", async || {
@@ -178,28 +165,20 @@ async fn repair_after_rollback_keeps_the_newer_crd() {
     let working = json!({"observedGeneration": 3, "conditions": null});
     fixture.observe("operand", working).await;
     fixture.wait("Healthy", "True").await;
-    assert_eq!(maximum(&fixture).await, Some(100.0));
+    let maximum = async || {
+        let crd = serde_json::to_value(fixture.crd().await).unwrap();
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        schema["properties"]["spec"]["properties"]["size"]["maximum"].as_f64()
+    };
+    assert_eq!(maximum().await, Some(100.0));
 
     let crds: Api<CustomResourceDefinition> = fixture.world.api();
     let name = format!("widgets.{}", fixture.group());
     let altered = json!({"metadata": {"labels": {"of": "another-client"}}});
     patch_as(&crds, &name, "another-client", &altered).await;
-    within(REPAIR_TIMEOUT, "repair of the definition", async || {
-        let definition = fixture.crd().await;
-        let labels = definition.labels();
-        (labels["of"] == "bundle")
-            .then_some(())
-            .ok_or(format!("{labels:?}"))
-    })
-    .await;
-    assert_eq!(maximum(&fixture).await, Some(100.0), "the older definition");
+    let labels = async || fixture.crd().await.labels().clone();
+    let are_repaired = |labels: &BTreeMap<String, String>| labels["of"] == "bundle";
+    until_within(REPAIR_TIMEOUT, "repaired CRD", labels, are_repaired).await;
+    assert_eq!(maximum().await, Some(100.0), "the older CRD");
     fixture.uninstall().await;
-}
-
-/// Returns the largest size of Widgets.
-async fn maximum(fixture: &Fixture<'_>) -> Option<f64> {
-    let mut versions = fixture.crd().await.spec.versions;
-    let schema = versions.remove(0).schema?.open_api_v3_schema?;
-    let spec = schema.properties?.remove("spec")?;
-    spec.properties?.remove("size")?.maximum
 }

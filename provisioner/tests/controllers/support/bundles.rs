@@ -16,16 +16,11 @@ pub(crate) fn content(files: &[(&str, Value)]) -> Content {
     builder.finish()
 }
 
-/// Returns a plain bundle of these objects.
 pub(crate) fn plain(objects: &[Value]) -> Content {
-    let named: Vec<String> = (0..objects.len())
-        .map(|number| format!("manifests/{number:05}.yaml"))
-        .collect();
-    let mut files: Vec<(&str, Value)> = named
-        .iter()
-        .map(String::as_str)
-        .zip(objects.iter().cloned())
-        .collect();
+    let path = |number| format!("manifests/{number:05}.yaml");
+    let paths: Vec<String> = (0..objects.len()).map(path).collect();
+    let paths = paths.iter().map(String::as_str);
+    let mut files: Vec<(&str, Value)> = paths.zip(objects.iter().cloned()).collect();
     files.push(plain_annotations());
     content(&files)
 }
@@ -51,8 +46,12 @@ fn plain_annotations() -> (&'static str, Value) {
 /// API, and the CRD of that API, kind `Widget` of the group `<name>.example.com`. `more` adds or replaces files.
 pub(crate) fn operator(name: &str, version: &str, more: &[(&str, Value)]) -> Content {
     let group = format!("{name}.example.com");
+    let account = format!("{name}-operator");
     let rules = json!([{"apiGroups": [group], "resources": ["widgets"], "verbs": ["get", "list", "watch", "update"]}]);
-    let labels = json!({"app": format!("{name}-operator")});
+    let labels = json!({"app": account});
+    let mode = |kind| json!({"type": kind, "supported": kind == "AllNamespaces"});
+    let modes = "OwnNamespace SingleNamespace MultiNamespace AllNamespaces".split(' ');
+    let modes: Vec<Value> = modes.map(mode).collect();
     let csv = json!({
         "apiVersion": "operators.coreos.com/v1alpha1",
         "kind": "ClusterServiceVersion",
@@ -60,27 +59,19 @@ pub(crate) fn operator(name: &str, version: &str, more: &[(&str, Value)]) -> Con
         "spec": {
             "displayName": name,
             "version": version,
-            "installModes": [
-                {"type": "OwnNamespace", "supported": false},
-                {"type": "SingleNamespace", "supported": false},
-                {"type": "MultiNamespace", "supported": false},
-                {"type": "AllNamespaces", "supported": true},
-            ],
+            "installModes": modes,
             "customresourcedefinitions": {"owned": [
                 {"name": format!("widgets.{group}"), "version": "v1", "kind": "Widget"},
             ]},
             "install": {"strategy": "deployment", "spec": {
-                "clusterPermissions": [{"serviceAccountName": format!("{name}-operator"), "rules": rules}],
-                "deployments": [{"name": format!("{name}-operator"), "spec": {
+                "clusterPermissions": [{"serviceAccountName": account, "rules": rules}],
+                "deployments": [{"name": account, "spec": {
                     "replicas": 1,
                     "selector": {"matchLabels": labels},
-                    "template": {
-                        "metadata": {"labels": labels},
-                        "spec": {
-                            "serviceAccountName": format!("{name}-operator"),
-                            "containers": [{"name": "operator", "image": format!("example.com/{name}:v{version}")}],
-                        },
-                    },
+                    "template": {"metadata": {"labels": labels}, "spec": {
+                        "serviceAccountName": account,
+                        "containers": [{"name": "operator", "image": format!("example.com/{name}:v{version}")}],
+                    }},
                 }}],
             }},
         },
@@ -140,9 +131,7 @@ pub(crate) fn operator_conditions() -> Value {
 /// Returns a ConfigMap, the simplest kind of object.
 pub(crate) fn config_map(namespace: &str, name: &str, text: &str) -> Value {
     json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": namespace},
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace},
         "data": {"text": text},
     })
 }

@@ -72,10 +72,7 @@ impl Relay {
 
     /// Returns the start options of a provisioner that uses the relay.
     pub(crate) fn options(&self) -> Options {
-        Options {
-            kubeconfig: Some(self.kubeconfig()),
-            ..Options::default()
-        }
+        tests::with!(Options, kubeconfig: Some(self.kubeconfig()))
     }
 
     /// Like [`Relay::kubeconfig`], for a line to the relay.
@@ -95,7 +92,6 @@ impl Relay {
         self.fault.send_replace(Some(fault));
     }
 
-    /// Clears the fault.
     pub(crate) fn mend(&self) {
         self.fault.send_replace(None);
     }
@@ -128,20 +124,15 @@ async fn pass(State(target): State<Arc<Target>>, request: Request) -> Response {
             let _ = fault.wait_for(|fault| hits(fault).is_none()).await;
         }
         let (code, reason, message) = match now {
-            Fault::Failed(_) => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "InternalError",
-                "etcdserver: request timed out",
-            ),
-            Fault::Busy(_) | Fault::Silent(_) => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "ServiceUnavailable",
-                "too many requests in flight",
-            ),
+            Fault::Failed(_) => (500, "InternalError", "etcdserver: request timed out"),
+            Fault::Busy(_) | Fault::Silent(_) => {
+                (503, "ServiceUnavailable", "too many requests in flight")
+            }
         };
-        let status = json!({"kind": "Status", "apiVersion": "v1", "code": code.as_u16(), "status": "Failure",
+        let status = json!({"kind": "Status", "apiVersion": "v1", "code": code, "status": "Failure",
                             "reason": reason, "message": message});
-        return (code, [(CONNECTION, "close")], status.to_string()).into_response();
+        let (code, close) = (StatusCode::from_u16(code).unwrap(), [(CONNECTION, "close")]);
+        return (code, close, status.to_string()).into_response();
     }
     let (mut parts, body) = request.into_parts();
     parts.headers.remove(HOST);

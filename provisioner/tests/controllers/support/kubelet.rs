@@ -4,13 +4,12 @@
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use k8s_openapi::api::{
-    authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
     batch::v1::Job,
     core::v1::{ConfigMap, Pod, ServiceAccount},
 };
 use kube::{
     Api, Client, ResourceExt,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{ListParams, PostParams},
 };
 use manifests::{content::Content, error::chain};
 use serde_json::{Value, json};
@@ -20,7 +19,7 @@ use unpacker::{
     job::{self, Payload, Receiver, SendReport},
 };
 
-use super::{SYSTEM, wait::eventually};
+use super::{SYSTEM, found, merge_status};
 
 /// A node of the tests.
 pub(crate) struct Kubelet {
@@ -51,64 +50,48 @@ impl Kubelet {
         listed.items.into_iter().next()
     }
 
-    /// Waits for the Job of a Bundle, and returns it.
     pub(crate) async fn job(&self, bundle: &str) -> Job {
-        eventually(&format!("Job of {bundle}"), async || {
-            self.find_job(bundle)
-                .await
-                .ok_or_else(|| "there is none".to_owned())
+        found(&format!("Job of {bundle}"), async || {
+            self.find_job(bundle).await
         })
         .await
     }
 
     /// Waits for the unfinished pod of a Bundle's Job, and returns it.
     pub(crate) async fn pod(&self, bundle: &str) -> Pod {
-        eventually(&format!("pod of {bundle}"), async || {
+        found(&format!("pod of {bundle}"), async || {
             let listed = self.pods().list(&pods_of_bundle(bundle)).await.unwrap();
-            let is_new = |pod: &Pod| {
+            listed.items.into_iter().find(|pod| {
                 let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
                 pod.metadata.deletion_timestamp.is_none()
                     && phase.is_none_or(|phase| phase == "Pending")
-            };
-            let pod = listed.items.into_iter().find(is_new);
-            pod.ok_or_else(|| "there is none".to_owned())
+            })
         })
         .await
     }
 
     /// Returns the token of the pod's projected volume.
     pub(crate) async fn token(&self, pod: &Pod) -> String {
-        let spec = pod.spec.as_ref().unwrap();
-        let sources = spec
-            .volumes
+        let volumes = pod
+            .spec
             .iter()
+            .flat_map(|spec| spec.volumes.iter().flatten());
+        let projected = volumes.filter_map(|volume| volume.projected.as_ref()?.sources.clone());
+        let mut tokens = projected
             .flatten()
-            .find_map(|volume| volume.projected.as_ref()?.sources.clone())
-            .unwrap();
-        let projection = sources
-            .into_iter()
-            .find_map(|source| source.service_account_token)
-            .unwrap();
-        let audiences = projection.audience.into_iter().collect();
-        self.token_for(pod, audiences).await
+            .filter_map(|source| source.service_account_token);
+        let audience = tokens.next().unwrap().audience;
+        self.token_for(pod, audience.into_iter().collect()).await
     }
 
     /// Returns a token of the pod for other audiences.
     pub(crate) async fn token_for(&self, pod: &Pod, audiences: Vec<String>) -> String {
         let account = pod.spec.as_ref().unwrap().service_account_name.clone();
-        let request = TokenRequest {
-            spec: Some(TokenRequestSpec {
-                audiences: Some(audiences),
-                expiration_seconds: Some(600),
-                bound_object_ref: Some(BoundObjectReference {
-                    api_version: Some("v1".to_owned()),
-                    kind: Some("Pod".to_owned()),
-                    name: Some(pod.name_any()),
-                    uid: pod.uid(),
-                }),
-            }),
-            ..TokenRequest::default()
-        };
+        let bound =
+            json!({"apiVersion": "v1", "kind": "Pod", "name": pod.name_any(), "uid": pod.uid()});
+        let spec =
+            json!({"audiences": audiences, "expirationSeconds": 600, "boundObjectRef": bound});
+        let request = serde_json::from_value(json!({"spec": spec})).unwrap();
         let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), SYSTEM);
         let account = account.unwrap();
         let params = PostParams::default();
@@ -131,13 +114,13 @@ impl Kubelet {
         let sent = self.hand_over(pod, root).await;
         match &sent {
             Ok(_) => {
-                self.report(pod, "Succeeded", &ended(0, "Completed", ""))
-                    .await;
+                let completed = ended(0, "Completed", "");
+                self.report(pod, "Succeeded", &completed).await;
             }
             Err(error) => {
                 let message = format!("{}: {}", error.reason(), chain(error));
-                self.report(pod, "Failed", &ended(1, "Error", &message))
-                    .await;
+                let failed = ended(1, "Error", &message);
+                self.report(pod, "Failed", &failed).await;
             }
         }
         sent
@@ -155,9 +138,9 @@ impl Kubelet {
     async fn hand_over(&self, pod: &Pod, root: &Path) -> Result<SendReport, job::Error> {
         let dir = tempfile::tempdir().unwrap();
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), SYSTEM);
-        let authority = maps.get("rukpak-ca").await.unwrap().data.unwrap();
+        let map = maps.get("rukpak-ca").await.unwrap().data.unwrap();
         let (token, ca) = (dir.path().join("token"), dir.path().join("ca.crt"));
-        fs::write(&ca, &authority["ca.crt"]).unwrap();
+        fs::write(&ca, &map["ca.crt"]).unwrap();
         fs::write(&token, self.token(pod).await).unwrap();
         let spec = pod.spec.as_ref().unwrap();
         let container = spec.containers.iter().find(|one| one.name == "unpack");
@@ -167,20 +150,12 @@ impl Kubelet {
             let found = args.iter().find_map(|arg| arg.strip_prefix(&flag));
             found.unwrap_or_else(|| panic!("{flag} is missing: {args:?}"))
         };
-        let mut options = Options {
-            select: Selection::Only(
-                ["manifests", "metadata", "tests"]
-                    .map(str::to_owned)
-                    .to_vec(),
-            ),
-            ..Options::default()
-        };
+        let selected = ["manifests", "metadata", "tests"].map(str::to_owned);
+        let mut options = tests::with!(Options, select: Selection::Only(selected.to_vec()));
         options.limits.total = argument("max-size").parse().unwrap();
         options.limits.file = argument("max-file-size").parse().unwrap();
-        let to = argument("to").replace(
-            &format!("core.{SYSTEM}.svc"),
-            &format!("localhost:{}", self.port),
-        );
+        let address = format!("localhost:{}", self.port);
+        let to = argument("to").replace(&format!("core.{SYSTEM}.svc"), &address);
         let receiver = Receiver {
             address: to.parse().unwrap(),
             token_file: Some(token),
@@ -201,45 +176,34 @@ impl Kubelet {
 
     /// Replaces the whole status of a pod.
     pub(crate) async fn status(&self, pod: &Pod, status: Value) {
-        let patch = Patch::Merge(json!({"status": status}));
-        let params = PatchParams::default();
-        self.pods()
-            .patch_status(&pod.name_any(), &params, &patch)
-            .await
-            .unwrap();
+        let status = json!({"status": status});
+        merge_status(&self.pods(), &pod.name_any(), &status).await;
     }
 }
 
-/// Writes the files of an image to a directory.
 fn image(content: &Content) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (path, file) in content.files() {
-        let path = dir.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, &file.bytes).unwrap();
+        tests::write(dir.path(), path, &file.bytes);
     }
     dir
 }
 
-/// Returns the status of one container.
 pub(crate) fn container(name: &str, state: &Value) -> Value {
     json!({"name": name, "image": "image", "imageID": "", "ready": false, "restartCount": 0, "state": state})
 }
 
-/// Returns the state of a terminated container.
 pub(crate) fn ended(code: i32, reason: &str, message: &str) -> Value {
     let now = k8s_openapi::jiff::Timestamp::now();
     let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     json!({"terminated": {"exitCode": code, "reason": reason, "message": message, "startedAt": now, "finishedAt": now}})
 }
 
-/// Returns the state of a waiting container.
 pub(crate) fn waits(reason: &str, message: &str) -> Value {
     json!({"waiting": {"reason": reason, "message": message}})
 }
 
 fn pods_of_bundle(bundle: &str) -> ListParams {
-    ListParams::default().labels(&format!(
-        "core.rukpak.io/owner-kind=Bundle,core.rukpak.io/owner-name={bundle}"
-    ))
+    let owner = format!("core.rukpak.io/owner-kind=Bundle,core.rukpak.io/owner-name={bundle}");
+    ListParams::default().labels(&owner)
 }

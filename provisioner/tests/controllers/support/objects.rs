@@ -3,17 +3,17 @@
 use std::fmt::Debug;
 
 use cluster::{Cluster, DryRun};
-use k8s_openapi::api::core::v1::ResourceQuota;
+use k8s_openapi::api::{core::v1::ResourceQuota, events::v1::Event};
 use kube::{
     Api, Client,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
     discovery::{ApiGroup, Discovery, verbs},
 };
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::{World, notes_about, wait_for};
+use super::{World, wait_for};
 
 /// Applies any object as cluster admin.
 pub(crate) async fn apply(cluster: &Cluster, object: &Value) {
@@ -50,15 +50,11 @@ pub(crate) async fn patch_as<K>(api: &Api<K>, name: &str, manager: &str, patch: 
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    let params = PatchParams {
-        field_manager: Some(manager.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = tests::with!(PatchParams, field_manager: Some(manager.to_owned()));
     let patch = Patch::Merge(patch);
     api.patch(name, &params, &patch).await.unwrap()
 }
 
-/// Deletes an object.
 pub(crate) async fn delete<K>(api: &Api<K>, name: &str)
 where
     K: Clone + DeserializeOwned + Debug,
@@ -114,7 +110,83 @@ pub(crate) async fn quota(
     quotas
 }
 
-/// Returns a Namespace.
 pub(crate) fn namespace_object(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
+pub(crate) async fn create<K>(api: &Api<K>, object: &K) -> K
+where
+    K: Clone + DeserializeOwned + Debug + Serialize,
+{
+    api.create(&PostParams::default(), object).await.unwrap()
+}
+
+pub(crate) async fn list<K>(api: &Api<K>) -> Vec<K>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    api.list(&ListParams::default()).await.unwrap().items
+}
+
+/// Lists the notes of the Events with this reason about objects of this name, oldest first.
+pub(crate) async fn notes_about(
+    client: &Client,
+    namespace: &str,
+    about: &str,
+    reason: &str,
+) -> Vec<String> {
+    let mut found: Vec<Event> = list(&Api::namespaced(client.clone(), namespace)).await;
+    found.retain(|event| {
+        let regarding = event.regarding.as_ref();
+        regarding.is_some_and(|object| object.name.as_deref() == Some(about))
+            && event.reason.as_deref() == Some(reason)
+    });
+    found.sort_by_key(|event| event.event_time.as_ref().map(|time| time.0));
+    found.into_iter().filter_map(|event| event.note).collect()
+}
+
+pub(crate) fn account_object(namespace: &str, name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}})
+}
+
+/// Returns a Node of an architecture.
+pub(crate) fn node_object(name: &str, architecture: &str) -> Value {
+    let labels = json!({"kubernetes.io/arch": architecture});
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
+}
+
+/// Returns a CatalogSource of OLM's API version.
+pub(crate) fn catalog_source(namespace: &str, name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+        "metadata": {"name": name, "namespace": namespace}, "spec": spec,
+    })
+}
+
+/// Returns a user as the subject of bindings.
+pub(crate) fn user(name: &str) -> Value {
+    json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name})
+}
+
+/// Returns a ServiceAccount as the subject of bindings.
+pub(crate) fn account(namespace: &str, name: &str) -> Value {
+    json!({"kind": "ServiceAccount", "name": name, "namespace": namespace})
+}
+
+/// Binds a role to a subject, in a namespace or cluster-wide.
+pub(crate) async fn bind_role(
+    cluster: &Cluster,
+    subject: &Value,
+    namespace: Option<&str>,
+    (kind, role): (&str, &str),
+    name: &str,
+) {
+    let group = "rbac.authorization.k8s.io";
+    let binding = json!({
+        "apiVersion": format!("{group}/v1"),
+        "kind": namespace.map_or("ClusterRoleBinding", |_| "RoleBinding"),
+        "metadata": {"name": name, "namespace": namespace},
+        "roleRef": {"apiGroup": group, "kind": kind, "name": role}, "subjects": [subject],
+    });
+    apply(cluster, &binding).await;
 }

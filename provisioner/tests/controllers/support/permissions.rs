@@ -10,21 +10,15 @@ use kube::{Api, api::PostParams};
 use manifests::{api::bundle_instance::ServiceAccountRef, yaml};
 use serde_json::{Value, json};
 
-use super::{SYSTEM, account_object, apply, bind_role, delete, kinds};
+use super::{SYSTEM, account_object, apply, bind_role, delete};
 
 /// Applies the permissions of an install file to the account, without the permission to install anything, which would hide
 /// missing permissions.
 pub(crate) async fn install_rights(cluster: &Cluster, file: &str) {
-    let kinds = [
-        "ServiceAccount",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "Role",
-        "RoleBinding",
-    ];
     for document in yaml::documents(file.as_bytes()) {
         let document: Value = document.unwrap();
-        if kinds.contains(&document["kind"].as_str().unwrap_or_default()) {
+        let kind = document["kind"].as_str().unwrap_or_default();
+        if kind == "ServiceAccount" || kind.contains("Role") {
             apply(cluster, &document).await;
         }
     }
@@ -57,32 +51,26 @@ pub(crate) async fn bind(
     role: &str,
     account: &ServiceAccountRef,
 ) {
-    let subject = kinds::account(&account.namespace, &account.name);
+    let subject = super::account(&account.namespace, &account.name);
     bind_role(cluster, &subject, namespace, ("ClusterRole", role), name).await;
 }
 
-/// Creates an account without permissions.
 pub(crate) async fn service_account(
     cluster: &Cluster,
     namespace: &str,
     name: &str,
 ) -> ServiceAccountRef {
-    let account = ServiceAccountRef {
+    apply(cluster, &account_object(namespace, name)).await;
+    ServiceAccountRef {
         name: name.to_owned(),
         namespace: namespace.to_owned(),
-    };
-    apply(cluster, &account_object(namespace, name)).await;
-    account
+    }
 }
 
-/// Creates a token of an account.
 pub(crate) async fn token(cluster: &Cluster, account: &ServiceAccountRef) -> String {
     let client = cluster.client().unwrap();
     let accounts: Api<ServiceAccount> = Api::namespaced(client, &account.namespace);
-    let request = TokenRequest {
-        spec: Some(TokenRequestSpec::default()),
-        ..TokenRequest::default()
-    };
+    let request = tests::with!(TokenRequest, spec: Some(TokenRequestSpec::default()));
     let (name, params) = (&account.name, PostParams::default());
     let answer = accounts.create_token_request(name, &params, &request).await;
     answer.unwrap().status.unwrap().token.unwrap()
@@ -98,9 +86,6 @@ pub(crate) async fn kubeconfig_of(cluster: &Cluster, account: &ServiceAccountRef
 
 /// Returns a kubeconfig with a token of the provisioner's account.
 pub(crate) async fn own_kubeconfig(cluster: &Cluster) -> String {
-    let account = ServiceAccountRef {
-        name: "provisioner".to_owned(),
-        namespace: SYSTEM.to_owned(),
-    };
-    kubeconfig_of(cluster, &account).await
+    let (name, namespace) = ("provisioner".to_owned(), SYSTEM.to_owned());
+    kubeconfig_of(cluster, &ServiceAccountRef { name, namespace }).await
 }

@@ -46,6 +46,14 @@ pub(crate) struct Options {
     pub(crate) kubeconfig: Option<String>,
 }
 
+impl Options {
+    /// Returns options with these flags.
+    pub(crate) fn with_flags(flags: &[&str]) -> Self {
+        let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
+        tests::with!(Self, flags)
+    }
+}
+
 /// A running provisioner. Dropping it, and the end of the tests, kills the process and removes its directory.
 #[derive(Debug)]
 pub(crate) struct Provisioner {
@@ -73,13 +81,9 @@ impl Provisioner {
             let probes = addresses.get("probes").ok_or("it serves no probes yet")?;
             let answer = reqwest::get(format!("http://{probes}/readyz")).await;
             let answer = answer.map_err(|error| error.to_string())?;
-            let status = answer.status();
+            let is_ready = answer.status().is_success();
             let text = answer.text().await.unwrap_or_default();
-            if status.is_success() {
-                Ok(addresses)
-            } else {
-                Err(text)
-            }
+            is_ready.then_some(addresses).ok_or(text)
         })
         .await;
         this
@@ -98,6 +102,7 @@ impl Provisioner {
             }
             None => cluster.kubeconfig_path().to_owned(),
         };
+        let services = ["health-probe", "metrics", "content", "admin"];
         let mut child = Command::new("sh")
             .args(["-c", KEEPER, "provisioner"])
             .arg(dir.path())
@@ -106,10 +111,7 @@ impl Provisioner {
             .arg(kubeconfig)
             .arg("--storage-dir")
             .arg(storage)
-            .args(["--health-probe-bind-address=127.0.0.1:0"])
-            .args(["--metrics-bind-address=127.0.0.1:0"])
-            .args(["--content-bind-address=127.0.0.1:0"])
-            .args(["--admin-bind-address=127.0.0.1:0"])
+            .args(services.map(|service| format!("--{service}-bind-address=127.0.0.1:0")))
             .args(["--log-format=json", "--log-level=info,provisioner=debug"])
             .args(options.flags)
             .envs(options.environment)
@@ -130,16 +132,10 @@ impl Provisioner {
 
     /// Returns `http://127.0.0.1:PORT` of `probes`, `metrics` or `admin`, or `https://…` of `content`.
     pub(crate) fn url(&self, service: &str) -> String {
-        let address = self
-            .addresses
-            .get(service)
-            .unwrap_or_else(|| panic!("{service} is not served:\n{}", self.log()));
-        let scheme = if service == "content" {
-            "https"
-        } else {
-            "http"
-        };
-        format!("{scheme}://{address}")
+        let missing = || panic!("{service} is not served:\n{}", self.log());
+        let address = self.addresses.get(service).unwrap_or_else(missing);
+        let secure = if service == "content" { "s" } else { "" };
+        format!("http{secure}://{address}")
     }
 
     /// Returns the directory of its store, unless a test has set another one.
@@ -147,7 +143,6 @@ impl Provisioner {
         self.dir.path().join("store")
     }
 
-    /// Returns the whole log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
@@ -155,13 +150,10 @@ impl Provisioner {
     /// Returns the whole log, parsed line by line.
     pub(crate) fn lines(&self) -> Vec<Value> {
         let log = self.log();
-        let lines = log.lines();
-        lines
-            .filter_map(|line| serde_json::from_str(line).ok())
-            .collect()
+        let lines = log.lines().map(serde_json::from_str);
+        lines.filter_map(Result::ok).collect()
     }
 
-    /// Returns the process id.
     pub(crate) async fn pid(&self) -> u32 {
         eventually("running", async || {
             let pid = fs::read_to_string(self.dir.path().join("pid"));
@@ -175,11 +167,8 @@ impl Provisioner {
 
     /// Sends a signal to the process: `TERM`, `INT`, `KILL`, `STOP`, `CONT`.
     pub(crate) async fn signal(&self, signal: &str) {
-        let pid = self.pid().await.to_string();
-        let sent = Command::new("kill")
-            .arg(format!("-{signal}"))
-            .arg(pid)
-            .status();
+        let arguments = [format!("-{signal}"), self.pid().await.to_string()];
+        let sent = Command::new("kill").args(arguments).status();
         assert!(sent.unwrap().success(), "kill -{signal}: {}", self.log());
     }
 
@@ -224,21 +213,17 @@ impl Provisioner {
     pub(crate) async fn counts(&self, line: &str) {
         let url = format!("{}/metrics", self.url("metrics"));
         let metrics = async || reqwest::get(&url).await.unwrap().text().await.unwrap();
-        until(line, metrics, |text| {
-            text.lines().any(|other| other == line)
-        })
-        .await;
+        let has_line = |text: &String| text.lines().any(|other| other == line);
+        until(line, metrics, has_line).await;
     }
 
     /// Reads the addresses from the log, because the process chooses its ports.
     fn addresses(&self) -> BTreeMap<String, String> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let lines = self.lines();
-        lines
-            .iter()
-            .filter(|line| line["message"] == "listening")
-            .filter_map(|line| Some((text(&line["service"])?, text(&line["address"])?)))
-            .collect()
+        let mut lines = self.lines();
+        lines.retain(|line| line["message"] == "listening");
+        let address = |line: &Value| Some((text(&line["service"])?, text(&line["address"])?));
+        lines.iter().filter_map(address).collect()
     }
 }
 

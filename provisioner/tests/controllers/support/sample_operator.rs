@@ -1,12 +1,19 @@
 //! An operator in two versions, with the exact objects that the cluster must contain for each. A third version cannot be
 //! installed completely.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    error::Error,
+};
 
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Secret},
+};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
-    core::ApiResource,
+    api::{DynamicObject, ListParams},
+    core::{ApiResource, GroupVersionKind},
 };
 use manifests::api::{
     bundle_instance::{BundleInstance, BundleInstanceSpec, CrdDeletionPolicy},
@@ -15,9 +22,12 @@ use manifests::api::{
 use serde_json::{Value, json};
 
 use super::{
-    World, condition, config_map, crd, delete, eventually, image, instance, listable, merge,
-    namespace_object, plain, unique,
+    World, account, account_object, condition, config_map, crd, delete, eventually, image,
+    instance, listable, merge, namespace_object, plain, unique,
 };
+
+/// The result of a check that a wait repeats.
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// The number of ConfigMaps that both versions have.
 const MAPS: usize = 20;
@@ -40,7 +50,6 @@ pub(crate) struct Play {
 }
 
 impl Play {
-    /// Publishes the versions.
     pub(crate) async fn new(world: &World, prefix: &str) -> Self {
         let name = unique(prefix);
         let space = format!("{name}-space");
@@ -56,16 +65,8 @@ impl Play {
             let tag = format!("{}:v{version}", play.name);
             play.images[version - 1] = world.push(&tag, &bundle).await;
         }
-        for kind in ["Widget", "Gadget"] {
-            let resource = ApiResource {
-                group: play.group(),
-                version: "v1".to_owned(),
-                api_version: format!("{}/v1", play.group()),
-                kind: kind.to_owned(),
-                plural: format!("{}s", kind.to_lowercase()),
-            };
-            play.kinds.push(resource);
-        }
+        let own = ["Widget", "Gadget"].map(|kind| GroupVersionKind::gvk(&play.group(), "v1", kind));
+        play.kinds.extend(own.iter().map(ApiResource::from_gvk));
         play
     }
 
@@ -79,11 +80,10 @@ impl Play {
         format!("{}.example.com", self.name)
     }
 
-    /// Returns the objects of a version.
     pub(crate) fn objects(&self, version: usize) -> Vec<Value> {
         let (name, space) = (&self.name, &self.space);
         let text = version.to_string();
-        let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": space});
+        let subject = account(space, name);
         let role =
             json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
         let rules =
@@ -96,7 +96,7 @@ impl Play {
             crd(&self.group(), "Widget"),
             json!({"apiVersion": format!("{}/v1", self.group()), "kind": "Widget",
                 "metadata": {"name": "one", "namespace": space}, "spec": {"size": version}}),
-            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": space}}),
+            account_object(space, name),
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
                 "metadata": {"name": name}, "rules": rules}),
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
@@ -115,20 +115,17 @@ impl Play {
         if version == FAILING {
             // A dry run cannot check an object whose CRD does not exist yet.
             objects.push(crd(&self.group(), "Gadget"));
-            objects.push(
-                json!({"apiVersion": format!("{}/v1", self.group()), "kind": "Gadget",
-                "metadata": {"name": "rejected", "namespace": space}, "spec": {"size": "large"}}),
-            );
+            let rejected = json!({"apiVersion": format!("{}/v1", self.group()), "kind": "Gadget",
+                "metadata": {"name": "rejected", "namespace": space}, "spec": {"size": "large"}});
+            objects.push(rejected);
         }
         objects
     }
 
-    /// Creates the instance with a version.
     pub(crate) async fn install(&self, world: &World, version: usize) {
         self.install_with(world, version, |_| {}).await;
     }
 
-    /// Creates the instance with a version and a changed spec.
     pub(crate) async fn install_with(
         &self,
         world: &World,
@@ -141,25 +138,20 @@ impl Play {
         world.create(&new).await;
     }
 
-    /// Upgrades the instance to another version.
     pub(crate) async fn upgrade(&self, world: &World, version: usize) {
         let source = image(&self.images[version - 1]);
         let patch = json!({"spec": {"template": {"spec": {"source": source}}, "rollbackTo": null}});
-        let api: Api<BundleInstance> = world.api();
-        merge(&api, &self.name, &patch).await;
+        merge::<BundleInstance>(&world.api(), &self.name, &patch).await;
     }
 
     /// Rolls back to the revision with this number.
     pub(crate) async fn roll_back(&self, world: &World, number: i64) {
         let patch = json!({"spec": {"rollbackTo": number}});
-        let api: Api<BundleInstance> = world.api();
-        merge(&api, &self.name, &patch).await;
+        merge::<BundleInstance>(&world.api(), &self.name, &patch).await;
     }
 
-    /// Deletes the instance, and does not wait.
     pub(crate) async fn remove(&self, world: &World) {
-        let api: Api<BundleInstance> = world.api();
-        delete(&api, &self.name).await;
+        delete::<BundleInstance>(&world.api(), &self.name).await;
     }
 
     /// Waits until the instance reports a version as installed and healthy, and until exactly the objects of that version
@@ -173,7 +165,8 @@ impl Play {
     pub(crate) async fn settled_as(&self, world: &World, version: usize, reason: &str) {
         let client = world.client();
         eventually(&format!("{} {version} is settled", self.name), async || {
-            self.is_settled(&client, version, reason).await
+            let settled = self.is_settled(&client, version, reason).await;
+            settled.map_err(|error| error.to_string())
         })
         .await;
     }
@@ -188,16 +181,10 @@ impl Play {
     }
 
     /// Checks that exactly that version is installed, or returns the difference.
-    async fn is_settled(
-        &self,
-        client: &Client,
-        version: usize,
-        reason: &str,
-    ) -> Result<(), String> {
-        let format_error = |error: kube::Error| error.to_string();
+    async fn is_settled(&self, client: &Client, version: usize, reason: &str) -> Result<()> {
         let api: Api<BundleInstance> = Api::all(client.clone());
-        let instance = api.get(&self.name).await.map_err(format_error)?;
-        let status = instance.status.clone().unwrap_or_default();
+        let instance = api.get(&self.name).await?;
+        let status = instance.status.unwrap_or_default();
         for (type_, reason) in [
             ("HasValidBundle", "UnpackSuccessful"),
             ("Installed", reason),
@@ -210,36 +197,26 @@ impl Play {
                     && condition.observed_generation == instance.metadata.generation
             });
             if !is_so {
-                let deployments: Api<k8s_openapi::api::apps::v1::Deployment> =
-                    Api::namespaced(client.clone(), &self.space);
-                let deployment = deployments
-                    .get_opt("operator")
-                    .await
-                    .map_err(format_error)?;
+                let deployments: Api<Deployment> = Api::namespaced(client.clone(), &self.space);
+                let deployment = deployments.get_opt("operator").await?;
                 let status = deployment.and_then(|deployment| deployment.status);
-                return Err(format!("{found:#?}; its Deployment: {status:#?}"));
+                return Err(format!("{found:#?}; its Deployment: {status:#?}").into());
             }
         }
-        let found = self.owned(client).await.map_err(format_error)?;
-        let found: BTreeSet<String> = found.into_keys().collect();
+        let found: BTreeSet<String> = self.owned(client).await?.into_keys().collect();
         let expected = self.expected(version);
         if found != expected {
             let missing: Vec<_> = expected.difference(&found).collect();
             let surplus: Vec<_> = found.difference(&expected).collect();
-            return Err(format!("missing: {missing:?}, too many: {surplus:?}"));
+            return Err(format!("missing: {missing:?}, too many: {surplus:?}").into());
         }
-        let maps: Api<k8s_openapi::api::core::v1::ConfigMap> =
-            Api::namespaced(client.clone(), &self.space);
+        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &self.space);
         let text = version.to_string();
-        for map in maps
-            .list(&ListParams::default())
-            .await
-            .map_err(format_error)?
-        {
+        for map in maps.list(&ListParams::default()).await? {
             let is_ours = map.labels().contains_key(labels::OWNER_NAME);
             let value = map.data.as_ref().and_then(|data| data.get("text"));
             if is_ours && value != Some(&text) {
-                return Err(format!("{} has {value:?}", map.name_any()));
+                return Err(format!("{} has {value:?}", map.name_any()).into());
             }
         }
         Ok(())
@@ -250,24 +227,24 @@ impl Play {
         super::wait_deleted::<BundleInstance>(world.api(), &self.name).await;
         let client = world.client();
         eventually(&format!("nothing of {} is left", self.name), async || {
-            let format_error = |error: kube::Error| error.to_string();
-            let left = self.owned(&client).await.map_err(format_error)?;
-            let records = self.records(&client).await.map_err(format_error)?;
-            (left.is_empty() && records.is_empty())
-                .then_some(())
-                .ok_or_else(|| format!("{left:?}, {records:?}"))
+            let deleted = self.is_deleted(&client).await;
+            deleted.map_err(|error| error.to_string())
         })
         .await;
     }
 
-    /// Lists the Secrets that record revisions.
-    async fn records(&self, client: &Client) -> Result<Vec<String>, kube::Error> {
+    /// Checks that neither objects of the instance nor Secrets that record its revisions exist.
+    async fn is_deleted(&self, client: &Client) -> Result<()> {
+        let left = self.owned(client).await?;
         let selector = format!("{}={}", labels::REVISION_OF, self.name);
+        let secrets: Api<Secret> = Api::namespaced(client.clone(), super::SYSTEM);
         let params = ListParams::default().labels(&selector);
-        let secrets: Api<k8s_openapi::api::core::v1::Secret> =
-            Api::namespaced(client.clone(), super::SYSTEM);
-        let found = secrets.list_metadata(&params).await?;
-        Ok(found.iter().map(ResourceExt::name_any).collect())
+        let records = secrets.list_metadata(&params).await?.items;
+        if left.is_empty() && records.is_empty() {
+            return Ok(());
+        }
+        let records: Vec<_> = records.iter().map(ResourceExt::name_any).collect();
+        Err(format!("{left:?}, {records:?}").into())
     }
 
     fn expected(&self, version: usize) -> BTreeSet<String> {
@@ -287,7 +264,7 @@ impl Play {
 
     /// Lists the objects with the owner labels of the instance, of all kinds that the cluster serves, with uids. Bundles
     /// are listed without their random names.
-    async fn owned(&self, client: &Client) -> Result<BTreeMap<String, String>, kube::Error> {
+    async fn owned(&self, client: &Client) -> Result<BTreeMap<String, String>> {
         let selector = format!("{}={}", labels::OWNER_NAME, self.name);
         let params = ListParams::default().labels(&selector);
         let mut owned = BTreeMap::new();

@@ -23,7 +23,6 @@ pub(crate) fn bundle(name: &str, class: &str, source: BundleSource) -> Bundle {
     Bundle::new(name, spec)
 }
 
-/// Waits until a Bundle is unpacked, and returns the Bundle.
 pub(crate) async fn unpacked(api: &Api<Bundle>, name: &str) -> Bundle {
     wait_for(api.clone(), name, "unpacked", |bundle: &Bundle| {
         has(&bundle.status.as_ref()?.conditions, "Unpacked", "True").then_some(())
@@ -46,17 +45,10 @@ pub(crate) async fn says(api: &Api<Bundle>, name: &str, reason: &str, text: &str
 /// Returns the access to a registry with this CA, with a Docker login if one is given.
 pub(crate) fn trusting(ca: &Authority, login: Option<&str>) -> Access {
     let credentials = login.map(|text| Credentials::from_docker_config(text.as_bytes()).unwrap());
-    Access {
-        registries: credentials.unwrap_or_default(),
-        trust: Trust {
-            roots: ca.pem(),
-            ..Trust::default()
-        },
-        ..Access::default()
-    }
+    let trust = tests::with!(Trust, roots: ca.pem());
+    tests::with!(Access, registries: credentials.unwrap_or_default(), trust)
 }
 
-/// Publishes content as an image.
 pub(crate) async fn publish(image: &str, content: &Content, access: &Access) -> Digest {
     let bundle = BundleImage::new(content).unwrap();
     let image = image.parse().unwrap();
@@ -66,9 +58,6 @@ pub(crate) async fn publish(image: &str, content: &Content, access: &Access) -> 
 
 /// Returns an upload source, with its expected digest if one is given.
 pub(crate) fn upload(digest: Option<String>) -> BundleSource {
-    BundleSource {
-        type_: "upload".to_owned(),
-        upload: Some(UploadSource { digest }),
-        ..BundleSource::default()
-    }
+    let upload = Some(UploadSource { digest });
+    tests::with!(BundleSource, type_: "upload".to_owned(), upload)
 }

@@ -27,7 +27,6 @@ pub(crate) async fn wait_for<K: Watched>(
     })
 }
 
-/// Waits until an object does not exist.
 pub(crate) async fn wait_deleted<K: Watched>(api: Api<K>, name: &str) {
     eventually(&format!("{name} is gone"), async || {
         match api.get_opt(name).await.unwrap() {
@@ -97,12 +96,10 @@ pub(crate) fn message<'a>(instance: &'a BundleInstance, type_: &str) -> &'a str 
     &condition(conditions, type_).unwrap().message
 }
 
-/// Finds a condition by its type.
 pub(crate) fn condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// Reports whether a condition has this status.
 pub(crate) fn has(conditions: &[Condition], type_: &str, status: &str) -> bool {
     condition(conditions, type_).is_some_and(|condition| condition.status == status)
 }

@@ -4,14 +4,14 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use futures::FutureExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::{Patch, PatchParams};
 use serde_json::json;
+use tests::assert_has;
 
 use super::{delete, pulled, reference, succeeded, wait_unpacked};
 use crate::e2e::{
     bundle::Operator,
     catalogs,
-    environment::{CORE, CORE_POD, LEADER_LABELS, SYSTEM, World, world},
+    environment::{CORE, CORE_POD, LEADER_LABELS, SYSTEM, World, kubectl, world},
     wait::{self, message},
 };
 
@@ -21,19 +21,16 @@ use crate::e2e::{
 async fn flags_select_job_pull_init_container_and_deadline() {
     let world = world().await;
     let _alone = CORE_POD.write().await;
-    let (image, missing) = (
-        world.image("by-copy:v1.0.0"),
-        world.image("by-copy-missing:v1.0.0"),
-    );
+    let [image, missing] =
+        ["by-copy:v1.0.0", "by-copy-missing:v1.0.0"].map(|name| world.image(name));
     Operator::new("bycopy", "1.0.0").push(&image, &[]);
-    let before = flags(&world.api::<Deployment>(SYSTEM).get(CORE).await.unwrap());
-    let job_flags = [
-        "--image-pull=job",
-        "--unpack-mode=init-container",
-        "--unpack-deadline=40s",
-        "--catalog-pods",
-    ];
-    let forced = [&before[..], &job_flags.map(str::to_owned)].concat();
+    let deployment = world.api::<Deployment>(SYSTEM).get(CORE).await.unwrap();
+    let pod = deployment.spec.unwrap().template.spec.unwrap();
+    let before = pod.containers[0].args.clone().unwrap();
+    let job_flags =
+        "--image-pull=job --unpack-mode=init-container --unpack-deadline=40s --catalog-pods";
+    let mut forced = before.clone();
+    forced.extend(job_flags.split(' ').map(str::to_owned));
     // The other tests rely on the default flags, so a failure must not leave these.
     let checked = AssertUnwindSafe(with_flags(world, &forced, &image, &missing)).catch_unwind();
     let checked = checked.await;
@@ -72,36 +69,22 @@ async fn with_flags(world: &World, flags: &[String], image: &str, missing: &str)
     // The kubelet reports the back-off or the attempt, depending on the moment.
     let conditions = late.status.unwrap().conditions;
     let message = message(&conditions, "Unpacked");
-    assert!(
-        message.contains("pull") && message.contains(missing),
-        "{message}"
-    );
+    assert_has(message, "pull");
+    assert_has(message, missing);
     world.serving_pod(SYSTEM, "podded", None).await;
     world.lists(SYSTEM, "podded", &["podded.v1.0.0"]).await;
 }
 
-fn flags(deployment: &Deployment) -> Vec<String> {
-    let pod = deployment.spec.as_ref().unwrap().template.spec.as_ref();
-    pod.unwrap().containers[0].args.clone().unwrap()
-}
-
 /// Starts the provisioner with these flags, and waits until it holds the Lease.
 async fn start(world: &World, args: &[String]) {
-    let patch =
-        json!([{"op": "replace", "path": "/spec/template/spec/containers/0/args", "value": args}]);
-    let patch = Patch::<()>::Json(serde_json::from_value(patch).unwrap());
-    let params = PatchParams::default();
-    world
-        .api::<Deployment>(SYSTEM)
-        .patch(CORE, &params, &patch)
-        .await
-        .unwrap();
+    let path = "/spec/template/spec/containers/0/args";
+    let patch = json!([{"op": "replace", "path": path, "value": args}]).to_string();
+    let args_patch = ["patch", "deployment", CORE, "--type=json", "-p", &patch];
+    kubectl(world.cluster, &[&["-n", SYSTEM], &args_patch[..]].concat());
     world.provisioner().await;
     wait::pod(world.pods(), LEADER_LABELS, "of these flags", |pod| {
-        let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-        containers
-            .into_iter()
-            .any(|container| container.args.as_deref() == Some(args))
+        let mut containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+        containers.any(|container| container.args.as_deref() == Some(args))
     })
     .await;
 }

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, pin::pin, sync::mpsc, thread};
 
 use futures::{StreamExt as _, stream};
-use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api, Client, ResourceExt as _,
     core::{ApiResource, DynamicObject, GroupVersionKind},
@@ -18,12 +17,6 @@ use super::environment::World;
 pub(crate) struct Guard {
     stop: oneshot::Sender<()>,
     thread: thread::JoinHandle<Vec<String>>,
-}
-
-/// An event of one of the two watches.
-enum WatchEvent {
-    Deployment(Box<Event<Deployment>>),
-    Version(Box<Event<DynamicObject>>),
 }
 
 /// The observed state, and the problems so far.
@@ -51,7 +44,7 @@ impl Guard {
                 let client = Client::try_from(config).unwrap();
                 tokio::select! {
                     _ = stopped => (),
-                    () = watch(client, &namespace, &deployment, &synced, &mut story) => (),
+                    () = watch(&client, &namespace, &deployment, &synced, &mut story) => (),
                 }
             });
             story.problems
@@ -71,72 +64,59 @@ impl Guard {
 }
 
 async fn watch(
-    client: Client,
+    client: &Client,
     namespace: &str,
     deployment: &str,
     synced: &mpsc::Sender<()>,
     story: &mut Story,
 ) {
-    let kind = GroupVersionKind::gvk("operators.coreos.com", "v1alpha1", "ClusterServiceVersion");
-    let versions = ApiResource::from_gvk(&kind);
-    let versions = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &versions);
+    let watched = |group, version, kind, config| {
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind);
+        watcher(api, config)
+    };
     let named = watcher::Config::default().fields(&format!("metadata.name={deployment}"));
-    let deployments = watcher(Api::<Deployment>::namespaced(client, namespace), named);
-    let versions = watcher(versions, watcher::Config::default());
-    let mut events = pin!(stream::select(
-        deployments.map(|event| event.map(|event| WatchEvent::Deployment(Box::new(event)))),
-        versions.map(|event| event.map(|event| WatchEvent::Version(Box::new(event)))),
-    ));
+    let deployments = watched("apps", "v1", "Deployment", named);
+    let (group, all) = ("operators.coreos.com", watcher::Config::default());
+    let versions = watched(group, "v1alpha1", "ClusterServiceVersion", all);
+    let mut events = pin!(stream::select(deployments, versions));
     while let Some(event) = events.next().await {
         match event {
-            Ok(WatchEvent::Deployment(event)) => story.deployment(*event, synced),
-            Ok(WatchEvent::Version(event)) => story.version(*event, synced),
-            Err(_) => {} // it begins again
+            Ok(Event::Apply(object) | Event::InitApply(object)) => {
+                if object.name_any() == deployment {
+                    story.deployment(&object);
+                } else {
+                    let phase = object.data["status"]["phase"].as_str().unwrap_or_default();
+                    story.phases.insert(object.name_any(), phase.to_owned());
+                }
+            }
+            Ok(Event::Delete(object)) => story.deleted(&object.name_any(), deployment),
+            // After a restart of the watch the receiver no longer exists.
+            Ok(Event::InitDone) => drop(synced.send(())),
+            Ok(Event::Init) | Err(_) => {} // it begins again
         }
     }
 }
 
 impl Story {
-    fn deployment(&mut self, event: Event<Deployment>, synced: &mpsc::Sender<()>) {
-        match event {
-            Event::Apply(deployment) | Event::InitApply(deployment) => {
-                let uid = self.uid.get_or_insert_with(|| deployment.uid().unwrap());
-                if *uid != deployment.uid().unwrap() {
-                    self.problems.push("another Deployment".to_owned());
-                }
-                // The readiness of pods during an upgrade depends on OLM and the node.
-                let replicas = deployment.spec.and_then(|spec| spec.replicas);
-                if replicas != Some(1) {
-                    self.problems.push(format!("{replicas:?} replicas"));
-                }
-            }
-            Event::Delete(_) => self.problems.push("no Deployment".to_owned()),
-            Event::Init => {}
-            // After a restart of the watch the receiver no longer exists.
-            Event::InitDone => drop(synced.send(())),
+    fn deployment(&mut self, deployment: &DynamicObject) {
+        let uid = self.uid.get_or_insert_with(|| deployment.uid().unwrap());
+        if *uid != deployment.uid().unwrap() {
+            self.problems.push("another Deployment".to_owned());
+        }
+        // The readiness of pods during an upgrade depends on OLM and the node.
+        let replicas = &deployment.data["spec"]["replicas"];
+        if *replicas != 1 {
+            self.problems.push(format!("{replicas} replicas"));
         }
     }
 
-    fn version(&mut self, event: Event<DynamicObject>, synced: &mpsc::Sender<()>) {
-        match event {
-            Event::Apply(csv) | Event::InitApply(csv) => {
-                let phase = csv.data["status"]["phase"].as_str().unwrap_or_default();
-                self.phases.insert(csv.name_any(), phase.to_owned());
-            }
-            Event::Delete(csv) => {
-                self.phases.remove(&csv.name_any());
-                if !self.phases.values().any(|phase| phase == "Succeeded") {
-                    let problem = format!(
-                        "{} is gone, and no other works: {:?}",
-                        csv.name_any(),
-                        self.phases
-                    );
-                    self.problems.push(problem);
-                }
-            }
-            Event::Init => {}
-            // After a restart of the watch the receiver no longer exists.
-            Event::InitDone => drop(synced.send(())),
+    fn deleted(&mut self, name: &str, deployment: &str) {
+        self.phases.remove(name);
+        let mut phases = self.phases.values();
+        if name == deployment || !phases.any(|phase| phase == "Succeeded") {
+            let problem = format!("{name} was deleted; the versions are {:?}", self.phases);
+            self.problems.push(problem);
         }
     }
 }

@@ -15,15 +15,11 @@ pub(crate) fn succeeds(run: Run, last: &str) -> Run {
     run
 }
 
-/// Asserts like [`succeeds`], and adds OLM's diagnosis to the failure.
+/// Asserts like [`succeeds`], and adds OLM's state to the failure.
 #[track_caller]
 fn assert_done(world: &World, namespace: &str, run: Run, last: &str) -> Run {
     let is_done = (run.code, run.out.as_str()) == (Some(0), last);
-    assert!(
-        is_done,
-        "{last:?}: {run:#?}\n{}",
-        world.diagnosis(namespace)
-    );
+    assert!(is_done, "{last:?}: {run:#?}\n{}", world.state(namespace));
     run
 }
 
@@ -122,9 +118,9 @@ pub(crate) fn approve(world: &World, namespace: &str, subscription: &str) {
     ));
 }
 
-/// The names of all objects of a kind in a namespace.
-pub(crate) fn names(world: &World, namespace: &str, kind: &str) -> Vec<String> {
-    let output = world.kubectl(&["-n", namespace, "get", kind, "-o", "name"]);
+/// The names of all objects of these kinds in a namespace.
+pub(crate) fn names(world: &World, namespace: &str, kinds: &str) -> Vec<String> {
+    let output = world.kubectl(&["-n", namespace, "get", kinds, "-o", "name"]);
     output.lines().map(str::to_owned).collect()
 }
 

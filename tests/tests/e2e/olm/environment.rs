@@ -1,19 +1,14 @@
 //! A cluster with OLM, from images with only its programs.
 
-use std::{fs, path::PathBuf, process::Command, time::Duration};
+use std::{fs, path::PathBuf, process::Command};
 
-use cluster::{Cluster, DryRun, KUBECONFIG, sandbox};
-use k8s_openapi::api::apps::v1::Deployment;
-use kube::Api;
-use manifests::yaml;
+use cluster::{Cluster, KUBECONFIG, sandbox};
 use serde_json::{Value, json};
 use tests::Args;
 use tokio::sync::OnceCell;
 
-use super::super::{
-    environment::kubectl,
-    wait::{self, available},
-};
+pub(crate) use super::super::environment::World;
+use super::super::environment::{define, kubectl};
 
 /// The directory with OLM's images and CRDs; tests/e2e.sh sets it.
 const BUILT: &str = "RUKPAK_E2E_OLM";
@@ -24,17 +19,10 @@ const ACCOUNT: &str = "olm-operator-serviceaccount";
 const IMAGE: &str = "quay.io/operator-framework/olm:e2e";
 pub(crate) const OPM: &str = "quay.io/operator-framework/opm:e2e";
 /// The timeout of OLM, which resolves, unpacks in a Job, and installs, one after the other.
-const TIMEOUT: Duration = Duration::from_secs(360);
+const TIMEOUT: &str = "--timeout=6m";
 
-/// The limits of [`World::diagnosis`]: lines, and characters of each line.
+/// The limit of the log lines in [`World::state`].
 const MAX_LINES: usize = 60;
-const MAX_LINE_LENGTH: usize = 500;
-
-/// The cluster, with OLM's controllers Available.
-#[derive(Debug)]
-pub(crate) struct World {
-    pub(crate) cluster: &'static Cluster,
-}
 
 /// The directory with OLM's images and CRDs.
 pub(crate) fn built() -> PathBuf {
@@ -49,68 +37,48 @@ pub(crate) async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     WORLD
         .get_or_init(|| async {
-            let world = World {
-                cluster: Cluster::shared().await.unwrap(),
-            };
+            let (cluster, day_0) = (Cluster::shared().await.unwrap(), None);
             for file in fs::read_dir(built().join("crds")).unwrap() {
-                let bytes = fs::read(file.unwrap().path()).unwrap();
-                let crd: Value = yaml::documents(&bytes).next().unwrap().unwrap();
-                let name = crd["metadata"]["name"].as_str().unwrap().to_owned();
-                world.apply(crd).await;
-                world.cluster.wait_established(&name).await.unwrap();
+                define(cluster, &file.unwrap().path()).await;
             }
-            world.install().await;
+            let world = World { cluster, day_0 };
+            world.install_olm().await;
             world
         })
         .await
 }
 
 impl World {
-    pub(crate) async fn apply(&self, object: Value) {
-        self.cluster.apply(&object, DryRun::No).await.unwrap();
-    }
-
     pub(crate) fn kubectl(&self, args: &(impl Args + ?Sized)) -> String {
         kubectl(self.cluster, args)
     }
 
-    async fn install(&self) {
-        self.apply(
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
-        )
-        .await;
-        self.apply(json!({
-            "apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": {"name": ACCOUNT, "namespace": NAMESPACE},
-        }))
-        .await;
-        self.apply(json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": {"name": "olm"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
-        }))
-        .await;
-        // An operator for all namespaces would have a copy of its CSV in each.
-        self.apply(json!({
-            "apiVersion": "operators.coreos.com/v1", "kind": "OLMConfig", "metadata": {"name": "cluster"},
-            "spec": {"features": {"disableCopiedCSVs": true}},
-        }))
-        .await;
-        self.apply(controller("olm-operator", &["/bin/olm"])).await;
-        let images = [
-            "/bin/catalog",
-            "--util-image",
-            IMAGE,
-            "--opmImage",
-            OPM,
-            "--set-workload-user-id=true",
-            "--install-plan-retry-timeout=30s",
-        ];
-        self.apply(controller("catalog-operator", &images)).await;
+    async fn install_olm(&self) {
+        self.bare_namespace(NAMESPACE).await;
+        let options = "--set-workload-user-id=true --install-plan-retry-timeout=30s";
+        let catalog = format!("/bin/catalog --util-image {IMAGE} --opmImage {OPM} {options}");
+        for object in [
+            json!({
+                "apiVersion": "v1", "kind": "ServiceAccount",
+                "metadata": {"name": ACCOUNT, "namespace": NAMESPACE},
+            }),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "olm"},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+                "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
+            }),
+            // An operator for all namespaces would have a copy of its CSV in each.
+            json!({
+                "apiVersion": "operators.coreos.com/v1", "kind": "OLMConfig", "metadata": {"name": "cluster"},
+                "spec": {"features": {"disableCopiedCSVs": true}},
+            }),
+            controller("olm-operator", "/bin/olm"),
+            controller("catalog-operator", &catalog),
+        ] {
+            self.apply(object).await;
+        }
         for name in ["olm-operator", "catalog-operator"] {
-            let api: Api<Deployment> = Api::namespaced(self.cluster.client().unwrap(), NAMESPACE);
-            wait::until(api, name, "Available", available).await;
+            self.runs(NAMESPACE, name).await;
         }
     }
 
@@ -132,10 +100,9 @@ impl World {
 
     /// Creates a namespace without an OperatorGroup in which only hardened pods run.
     pub(crate) async fn restricted_namespace(&self, name: &str) {
-        let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
-        let metadata = json!({"name": name, "labels": labels});
-        self.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}))
-            .await;
+        self.bare_namespace(name).await;
+        let label = "pod-security.kubernetes.io/enforce=restricted";
+        self.kubectl(&["label", "namespace", name, label]);
     }
 
     /// Waits until an object exists and one of its fields has a value.
@@ -148,9 +115,8 @@ impl World {
     fn wait_for(&self, namespace: &str, object: &str, condition: &str) {
         let mut command = Command::new("kubectl");
         command
-            .args(["-n", namespace, "wait", object])
+            .args(["-n", namespace, "wait", object, TIMEOUT])
             .arg(format!("--for={condition}"))
-            .arg(format!("--timeout={}s", TIMEOUT.as_secs()))
             .env("KUBECONFIG", self.cluster.kubeconfig_path());
         let output = command.output().unwrap();
         if !output.status.success() {
@@ -171,69 +137,27 @@ impl World {
         self.wait(namespace, &csv, ".status.phase", "Succeeded");
     }
 
-    /// Waits until a Deployment is Available.
-    pub(crate) fn available(&self, namespace: &str, deployment: &str) {
-        let path = r#".status.conditions[?(@.type=="Available")].status"#;
-        let deployment = format!("deployments/{deployment}");
-        self.wait(namespace, &deployment, path, "True");
-    }
-
-    /// A short form of [`Self::state`]: the conditions of a namespace's Subscriptions, and the last lines about the namespace in
-    /// the log of catalog-operator.
-    pub(crate) fn diagnosis(&self, namespace: &str) -> String {
-        let conditions = "jsonpath={range .items[*]}{.metadata.name}: {.status.state}, at {.status.installedCSV}, to \
-                          {.status.currentCSV}{range .status.conditions[*]}\n  {.type}={.status} {.reason}: {.message}{end}\n{end}";
-        let subscriptions = "subscriptions.operators.coreos.com";
-        let conditions = ["-n", namespace, "get", subscriptions, "-o", conditions];
-        let conditions = self.kubectl_output(&conditions);
-        let log = format!("-n {NAMESPACE} logs --tail=2000 deployment/catalog-operator");
-        let log = self.kubectl_output(&log);
-        let log: Vec<&str> = log
-            .lines()
-            .filter(|line| line.contains(namespace))
-            .collect();
-        let lines = conditions.lines().take(MAX_LINES / 2);
-        let left = MAX_LINES - lines.clone().count();
-        let lines = lines.chain(log.iter().skip(log.len().saturating_sub(left)).copied());
-        lines
-            .map(|line| line.chars().take(MAX_LINE_LENGTH).collect::<String>() + "\n")
-            .collect()
-    }
-
-    /// Returns the output of kubectl, also if it fails.
-    fn kubectl_output(&self, args: &(impl Args + ?Sized)) -> String {
-        let mut command = Command::new("kubectl");
-        command
-            .args(args.words())
-            .env("KUBECONFIG", self.cluster.kubeconfig_path());
-        let output = command.output().unwrap();
-        let [out, error] =
-            [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
-        format!("{out}{error}")
-    }
-
-    /// The objects, events and logs of OLM, for the investigation of a failure.
+    /// The objects and events of a namespace, and OLM's last log lines about it, for the investigation of a failure.
     pub(crate) fn state(&self, namespace: &str) -> String {
         let kinds = "subscriptions.operators.coreos.com,installplans,clusterserviceversions,catalogsources,jobs,pods";
-        let mut commands = vec![
-            vec!["-n", namespace, "get", kinds, "-o", "yaml"],
-            vec!["-n", namespace, "get", "events"],
+        let mut parts = vec![
+            self.kubectl(&["-n", namespace, "get", kinds, "-o", "yaml"]),
+            self.kubectl(&["-n", namespace, "get", "events"]),
         ];
-        for name in ["deployment/olm-operator", "deployment/catalog-operator"] {
-            commands.push(vec!["-n", NAMESPACE, "logs", "--tail=30", name]);
+        for name in ["olm-operator", "catalog-operator"] {
+            let log = format!("-n {NAMESPACE} logs --tail=2000 deployment/{name}");
+            let log = self.kubectl(&log);
+            let lines = log.lines().filter(|line| line.contains(namespace));
+            let lines: Vec<&str> = lines.collect();
+            parts.push(lines[lines.len().saturating_sub(MAX_LINES)..].join("\n"));
         }
-        let outputs = commands.iter().map(|args| self.kubectl(args));
-        outputs.collect::<Vec<_>>().join("\n---\n")
+        parts.join("\n---\n")
     }
 }
 
 /// One of OLM's controllers.
-fn controller(name: &str, command: &[&str]) -> Value {
-    let command: Vec<&str> = command
-        .iter()
-        .copied()
-        .chain(["--namespace", NAMESPACE])
-        .collect();
+fn controller(name: &str, command: &str) -> Value {
+    let command = [&command.words()[..], &["--namespace", NAMESPACE]].concat();
     let probe = json!({"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 1});
     let container = json!({
         "name": name, "image": IMAGE, "command": command, "readinessProbe": probe,

@@ -1,16 +1,20 @@
 //! Installations that OLM gives up: the command reports the failure at once, and the remedy that it prints works.
 
-use std::{process::Command, time::Duration};
+use std::process::Command;
 
 use cluster::{DryRun, node};
 use serde_json::{Value, json};
 use tests::{Registry, Run};
 
 use super::{
+    super::wait::{TIMEOUT, eventually},
     command::{annotation, fails, install, names, rukpak, upgrade},
     environment::{World, world},
     index::Version,
 };
+
+/// The name of an admission policy and its binding.
+const POLICY: &str = "deny-version";
 
 /// OLM cannot unpack the second version, because the node cannot pull its image. The third version replaces the first.
 // parity: sdk-9, sdk-11
@@ -69,9 +73,9 @@ async fn failed_plan_is_reported_with_a_working_remedy() {
         world.apply(object).await;
     }
     wait_denied(world, space, &third.csv(), true).await;
-    let remedy = repeated_remedy(world, space, &third, "nobody creates it");
+    let remedy = repeated_remedy(world, space, &third, "denied by the test");
     world.succeeded(space, &second.csv());
-    world.kubectl("delete validatingadmissionpolicybinding nobody-creates");
+    world.kubectl(&format!("delete validatingadmissionpolicybinding {POLICY}"));
     wait_denied(world, space, &third.csv(), false).await;
     run_remedy(world, &remedy);
     upgrade(world, space, &third, &[]);
@@ -88,10 +92,8 @@ async fn failed_version_is_upgraded_after_the_printed_remedy() {
     let first = Version::publish_broken("argonaut", "0.0.1");
     let second = Version::publish("argonaut", "0.0.2");
     let message = "error: Failed to run bundle: error waiting for CSV to install: csv failed: ";
-    let run = fails(
-        rukpak(world, space, &["run", "bundle", &first.image]),
-        message,
-    );
+    let run = rukpak(world, space, &["run", "bundle", &first.image]);
+    let run = fails(run, message);
     assert!(run.err.contains("run the same command again"), "{run:#?}");
 
     let annotation_of = |key| annotation(world, space, "argonaut-catalog", key);
@@ -115,10 +117,8 @@ fn repeated_remedy(world: &World, namespace: &str, version: &Version, message: &
         let start = "error: Failed to run bundle upgrade: ";
         assert!(run.err.contains(start), "{run:#?}");
         let (_, remedy) = run.err.split_once(": kubectl ").unwrap();
-        let (remedy, _) = remedy
-            .split_once("; then run the same command again")
-            .unwrap();
-        format!("kubectl {remedy}")
+        let end = "; then run the same command again";
+        format!("kubectl {}", remedy.split_once(end).unwrap().0)
     };
     assert_eq!(remedy_of(&run), remedy_of(&again));
     remedy_of(&run)
@@ -135,30 +135,27 @@ fn run_remedy(world: &World, remedy: &str) {
 
 /// The admission policy that denies the creation of a ClusterServiceVersion, and its binding.
 fn denial_policy(csv: &str) -> [Value; 2] {
-    let metadata = json!({"name": "nobody-creates"});
-    let kind = |kind: &str, spec: Value| {
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec,
-        })
-    };
+    let group = "admissionregistration.k8s.io/v1";
+    let (name, is_other) = (
+        json!({"name": POLICY}),
+        format!("object.metadata.name != '{csv}'"),
+    );
     [
-        kind(
-            "ValidatingAdmissionPolicy",
-            json!({
+        json!({
+            "apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": name,
+            "spec": {
                 "failurePolicy": "Fail",
                 "matchConstraints": {"resourceRules": [{
                     "apiGroups": ["operators.coreos.com"], "apiVersions": ["*"], "operations": ["CREATE"],
                     "resources": ["clusterserviceversions"],
                 }]},
-                "validations": [{
-                    "expression": format!("object.metadata.name != '{csv}'"), "message": "nobody creates it",
-                }],
-            }),
-        ),
-        kind(
-            "ValidatingAdmissionPolicyBinding",
-            json!({"policyName": "nobody-creates", "validationActions": ["Deny"]}),
-        ),
+                "validations": [{"expression": is_other, "message": "denied by the test"}],
+            },
+        }),
+        json!({
+            "apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding", "metadata": name,
+            "spec": {"policyName": POLICY, "validationActions": ["Deny"]},
+        }),
     ]
 }
 
@@ -169,12 +166,11 @@ async fn wait_denied(world: &World, namespace: &str, csv: &str, is_denied: bool)
         "metadata": {"name": csv, "namespace": namespace},
         "spec": {"displayName": "x", "install": {"strategy": "deployment", "spec": {"deployments": []}}},
     });
-    for _ in 0..600 {
+    eventually(&format!("{csv} denied: {is_denied}"), TIMEOUT, async || {
         let result = world.cluster.apply(&object, DryRun::Yes).await;
-        if result.is_err() == is_denied {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    panic!("{csv}: not as wanted, which is refused: {is_denied}");
+        (result.is_err() == is_denied)
+            .then_some(())
+            .ok_or(format!("{result:?}"))
+    })
+    .await;
 }

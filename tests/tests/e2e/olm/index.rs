@@ -3,12 +3,15 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use cluster::node;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 use tests::{Buildah, opm_command};
 
 use super::{
-    super::bundle::{self, Operator, rukpak},
+    super::{
+        bundle::{self, Operator, rukpak},
+        day_0,
+    },
     environment::built,
 };
 
@@ -48,10 +51,8 @@ impl Version {
 
     /// Publishes a version whose operator never runs, because its image does not exist.
     pub(crate) fn publish_broken(package: &'static str, number: &'static str) -> Self {
-        let operator = Operator {
-            image: "quay.io/tidewatch/operator:none",
-            ..Operator::new(package, number)
-        };
+        let mut operator = Operator::new(package, number);
+        operator.image = "quay.io/tidewatch/operator:none";
         let registry = node::REGISTRY.to_string();
         Self::push(package, number, &registry, operator.dir().path())
     }
@@ -74,42 +75,15 @@ impl Version {
 
 /// Writes a catalog of these bundles in channel `stable`. Each bundle replaces the previous one of its package.
 pub(crate) fn write(bundles: &[&Version]) -> TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    let mut packages: Vec<&str> = bundles.iter().map(|bundle| bundle.package).collect();
-    packages.dedup();
-    let mut texts = Vec::new();
-    for package in packages {
-        let mut entries: Vec<Value> = Vec::new();
-        for bundle in bundles.iter().filter(|bundle| bundle.package == package) {
-            let mut entry = json!({"name": bundle.csv()});
-            if let Some(before) = entries.last() {
-                entry["replaces"] = before["name"].clone();
-            }
-            entries.push(entry);
-        }
-        let defaults =
-            json!({"schema": "olm.package", "name": package, "defaultChannel": "stable"});
-        let channel = json!({"schema": "olm.channel", "package": package, "name": "stable", "entries": entries});
-        texts.extend([defaults.to_string(), channel.to_string()]);
-    }
     let images = bundles.iter().map(|bundle| bundle.image.as_str());
-    let args: Vec<&str> = ["catalog", "render", "--tls-verify=false"]
-        .into_iter()
-        .chain(images)
-        .collect();
-    texts.push(rukpak(&args));
-    fs::create_dir(dir.path().join("configs")).unwrap();
-    fs::write(dir.path().join("configs/catalog.json"), texts.join("\n")).unwrap();
-    dir
+    let mut args = vec!["catalog", "render", "--tls-verify=false"];
+    args.extend(images);
+    let versions = bundles.iter().map(|bundle| (bundle.package, bundle.number));
+    day_0::write_catalog(&versions.collect::<Vec<_>>(), rukpak(&args))
 }
 
-/// Publishes a catalog as an image that names its directory and cannot serve itself.
-pub(crate) fn publish(tag: &str, bundles: &[&Version]) -> String {
-    publish_folder(tag, write(bundles).path())
-}
-
-/// Publishes a directory whose subdirectory `configs` is the catalog, like [`publish`].
-pub(crate) fn publish_folder(tag: &str, dir: &Path) -> String {
+/// Publishes a directory, whose subdirectory `configs` is the catalog, as an image that cannot serve itself.
+pub(crate) fn publish_dir(tag: &str, dir: &Path) -> String {
     let file = format!("FROM scratch\nLABEL {FILES}\nCOPY . /\n");
     publish_file(tag, &file, dir)
 }
@@ -135,9 +109,8 @@ pub(crate) fn publish_serving(tag: &str, bundles: &[&Version]) -> String {
 
 /// Publishes an SQLite database of bundles, in an image that cannot serve it.
 pub(crate) fn publish_database(tag: &str, bundles: &[&Version]) -> String {
-    let dir = database(bundles);
     let file = format!("FROM scratch\nLABEL {DATABASE}\nCOPY . /\n");
-    publish_file(tag, &file, dir.path())
+    publish_file(tag, &file, database(bundles).path())
 }
 
 /// Publishes an SQLite database of bundles in an image that serves it with opm, as older index images do.
@@ -159,13 +132,11 @@ pub(crate) fn publish_serving_database(tag: &str, bundles: &[&Version]) -> Strin
 
 /// Publishes tools of this machine as an image.
 pub(crate) fn publish_tools(name: &str, tools: &[&str]) {
-    let buildah = Buildah::new();
-    let destination = format!("docker://{}/{name}", node::REGISTRY);
-    buildah.push(
-        &buildah.base_of(tools),
-        &destination,
-        &["--tls-verify=false"],
+    let (buildah, to) = (
+        Buildah::new(),
+        format!("docker://{}/{name}", node::REGISTRY),
     );
+    buildah.push(&buildah.base_of(tools), &to, &["--tls-verify=false"]);
 }
 
 /// Writes an SQLite database of bundles into a directory.

@@ -70,7 +70,7 @@ async fn killed_command_resumes_at_every_write() {
         assert_eq!((killed.run.code, killed.run.out.as_str()), (None, ""));
         // The former version keeps running until the InstallPlan is approved.
         world.succeeded(space, &before.csv());
-        world.available(space, "crab-operator");
+        world.runs(space, "crab-operator").await;
         upgrade(world, space, &version, &[]);
         before = version;
         writes += 1;
@@ -79,9 +79,8 @@ async fn killed_command_resumes_at_every_write() {
     guard.assert_unharmed();
     let last = "Operator \"crab\" uninstalled\n";
     step_by_step(world, space, &["cleanup", "crab"], kill, last);
-    for kind in ["csv", "catalogsource", "operatorgroup"] {
-        assert_eq!(names(world, space, kind), [""; 0], "{kind}");
-    }
+    let left = names(world, space, "csv,catalogsource,operatorgroup");
+    assert_eq!(left, [""; 0]);
 }
 
 /// Every write is executed, but its answer is lost, and no later request reaches the API server. `cleanup` removes the objects
@@ -95,19 +94,13 @@ async fn disconnected_command_resumes_at_every_write() {
     let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|number| Version::publish("lobster", number));
     let cut = Interruption::Cut;
     let args = ["run", "bundle", &versions[0].image];
-    let begun = interrupted(
-        world,
-        space,
-        &args,
-        (MIN_WRITES - 1, cut),
-        &mut BTreeSet::new(),
-    );
+    let limit = (MIN_WRITES - 1, cut);
+    let begun = interrupted(world, space, &args, limit, &mut BTreeSet::new());
     fails(begun.run, "rukpak cleanup lobster");
     let cleaned = rukpak(world, space, &["cleanup", "lobster"]);
     succeeds(cleaned, "Operator \"lobster\" uninstalled\n");
-    for kind in ["catalogsource", "operatorgroup"] {
-        assert_eq!(names(world, space, kind), [""; 0], "{kind}");
-    }
+    let left = names(world, space, "catalogsource,operatorgroup");
+    assert_eq!(left, [""; 0]);
     step_by_step(world, space, &args, cut, &installed(&versions[0]));
     world.succeeded(space, &versions[0].csv());
 

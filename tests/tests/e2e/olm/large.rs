@@ -27,7 +27,7 @@ async fn story_3_opm_serves_catalog_that_shrinks_to_one_part() {
     let dir = index::write(&[&other]);
     let noise = dir.path().join("configs/noise.json");
     fs::write(&noise, blobs()).unwrap();
-    index::publish_folder("large:v1", dir.path());
+    index::publish_dir("large:v1", dir.path());
 
     for version in ["0.0.1", "0.0.2"] {
         Version::publish("scallop", version);
@@ -45,7 +45,7 @@ async fn story_3_opm_serves_catalog_that_shrinks_to_one_part() {
         .await;
 
     fs::remove_file(noise).unwrap();
-    index::publish_folder("large:v1", dir.path());
+    index::publish_dir("large:v1", dir.path());
     let mut before = names(world, space, "configmap");
     second.plays(world, space, &[]);
     let pod = annotation(world, space, "scallop-catalog", "registry-pod-name");

@@ -6,71 +6,48 @@
 //!                     └── conditions, applied beside the status that catalog-operator writes
 //! ```
 
+use std::time::Duration;
+
 use cluster::node;
-use k8s_openapi::{
-    api::{apps::v1::Deployment, core::v1::Pod},
-    apimachinery::pkg::apis::meta::v1::Time,
-};
-use kube::{Api, ResourceExt as _, api::ListParams};
+use k8s_openapi::{api::apps::v1::Deployment, apimachinery::pkg::apis::meta::v1::Time};
+use kube::ResourceExt as _;
 use manifests::api::{catalog_source::CatalogSource, labels::CATALOG_IMAGE_TEMPLATE};
 use serde_json::json;
 
 use super::{
     super::{
-        environment::{CORE, SYSTEM, merge, merge_status},
-        wait::{self, LONG_TIMEOUT, available, eventually},
+        catalogs,
+        day_0::MARKETPLACE,
+        environment::{apply_install_file, merge, merge_status},
+        wait::{self, LONG_TIMEOUT, eventually},
     },
     command::subscribe,
     environment::{World, world},
     index::{self, Version},
 };
 
-/// A namespace whose CatalogSources the provisioner reads without a setting.
-const MARKETPLACE: &str = "openshift-marketplace";
 const NAME: &str = "follow";
 /// Number of changes of the CatalogSource that neither controller has to answer.
 const ROUNDS: u32 = 10;
 
 impl World {
-    /// Installs the provisioner beside OLM.
-    async fn provisioner(&self) {
-        let file = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../manifests/install/rukpak.yaml"
-        );
-        self.kubectl(&["apply", "--server-side", "-f", file]);
-        let api: Api<Deployment> = Api::namespaced(self.cluster.client().unwrap(), SYSTEM);
-        wait::until(api, CORE, "Available", available).await;
-    }
-
-    fn sources(&self) -> Api<CatalogSource> {
-        Api::namespaced(self.cluster.client().unwrap(), MARKETPLACE)
-    }
-
     /// Waits until the CatalogSource is as expected.
     async fn becomes(
         &self,
-        what: &str,
+        expectation: &str,
         expected: impl Fn(&CatalogSource) -> bool,
     ) -> CatalogSource {
-        wait::until_within(self.sources(), NAME, what, LONG_TIMEOUT, expected).await
+        let sources = self.sources(MARKETPLACE);
+        wait::until_within(sources, NAME, expectation, LONG_TIMEOUT, expected).await
     }
 
     /// Waits until OLM serves the catalog from one pod, which has this image.
     async fn served_from(&self, image: &str) {
-        let pods: Api<Pod> = Api::namespaced(self.cluster.client().unwrap(), MARKETPLACE);
-        let params = ListParams::default().labels(&format!("olm.catalogSource={NAME}"));
+        let pods = format!("-n {MARKETPLACE} get pods -l olm.catalogSource={NAME}");
+        let pods = format!("{pods} -o jsonpath={{.items[*].spec.containers[0].image}}");
         eventually(&format!("served from {image}"), LONG_TIMEOUT, async || {
-            let pods = pods.list(&params).await;
-            let pods = pods.map_err(|error| error.to_string())?;
-            let images = pods.iter().filter_map(|pod| {
-                let container = pod.spec.as_ref()?.containers.first()?;
-                container.image.clone()
-            });
-            let images: Vec<String> = images.collect();
-            (images == [image])
-                .then_some(())
-                .ok_or(format!("{images:?}"))
+            let images = self.kubectl(&pods);
+            (images == image).then_some(()).ok_or(images)
         })
         .await;
         self.becomes("READY", |source| {
@@ -100,14 +77,15 @@ fn written(source: &CatalogSource) -> Option<Time> {
 
 /// Waits until neither OLM nor the provisioner writes.
 async fn wait_at_rest(world: &World) {
-    let version = async || world.sources().get(NAME).await.unwrap().resource_version();
+    let sources = world.sources(MARKETPLACE);
+    let version = async || sources.get(NAME).await.unwrap().resource_version();
     eventually("no writes", LONG_TIMEOUT, async || {
         let before = version().await;
-        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
-        let after = version().await;
-        (before == after)
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let versions = (before, version().await);
+        (versions.0 == versions.1)
             .then_some(())
-            .ok_or(format!("{before:?}, {after:?}"))
+            .ok_or(format!("{versions:?}"))
     })
     .await;
 }
@@ -115,7 +93,7 @@ async fn wait_at_rest(world: &World) {
 /// Asserts that neither OLM nor the provisioner answers changes that concern neither of them.
 async fn assert_at_rest(world: &World) {
     wait_at_rest(world).await;
-    let sources = world.sources();
+    let sources = world.sources(MARKETPLACE);
     let at_rest = written(&sources.get(NAME).await.unwrap());
     assert!(at_rest.is_some());
     for round in 0..ROUNDS {
@@ -126,15 +104,15 @@ async fn assert_at_rest(world: &World) {
     assert_eq!(written(&sources.get(NAME).await.unwrap()), at_rest);
 }
 
-// parity: switch-5, switch-16
+// parity: serve-9, switch-5, switch-16
 #[tokio::test]
 async fn template_resolves_and_olm_rolls_its_pod_after_an_upgrade() {
     let world = world().await;
+    // The provisioner reads the CatalogSources of this namespace without a setting.
     world.namespace(MARKETPLACE).await;
+    apply_install_file(world.cluster);
     world.provisioner().await;
-    let versions = world.cluster.client().unwrap();
-    let kubernetes = versions.apiserver_version().await.unwrap().git_version;
-    let minor: u64 = kubernetes.split('.').nth(1).unwrap().parse().unwrap();
+    let minor = world.kubernetes().await;
     let (first, second) = (
         Version::publish("sponge", "1.0.0"),
         Version::publish("sponge", "1.1.0"),
@@ -145,15 +123,11 @@ async fn template_resolves_and_olm_rolls_its_pod_after_an_upgrade() {
     let variables =
         "{kube_major_version}.{kube_minor_version}-olm{olm_major_version}.{olm_minor_version}";
     let template = format!("{}/catalogs/{NAME}:v{variables}", node::REGISTRY);
-    world
-        .apply(json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-            "metadata": {
-                "name": NAME, "namespace": MARKETPLACE, "annotations": {CATALOG_IMAGE_TEMPLATE: template},
-            },
-            "spec": {"sourceType": "grpc", "image": before, "grpcPodConfig": {"securityContextConfig": "restricted"}},
-        }))
-        .await;
+    let pod = json!({"securityContextConfig": "restricted"});
+    let spec = json!({"sourceType": "grpc", "image": before, "grpcPodConfig": pod});
+    let mut source = catalogs::source(MARKETPLACE, NAME, &spec);
+    source["metadata"]["annotations"] = json!({CATALOG_IMAGE_TEMPLATE: template});
+    world.apply(source).await;
 
     // No object declares the version of this OLM. The condition reports that, and OLM's writes keep it.
     let reason_text = "Cannot construct catalog image reference, variables \"olm_major_version\", \"olm_minor_version\" couldn't be \
@@ -167,13 +141,11 @@ async fn template_resolves_and_olm_rolls_its_pod_after_an_upgrade() {
     world.becomes("unresolved", is_unresolved).await;
     // A client that drops the provisioner's conditions.
     let none = json!({"status": {"conditions": null}});
-    let sources = world.sources();
-    merge_status(&sources, NAME, &none).await;
+    merge_status(&world.sources(MARKETPLACE), NAME, &none).await;
     world.becomes("unresolved again", is_unresolved).await;
 
     let label = json!({"metadata": {"labels": {"olm.version": "0.38.0"}}});
-    let deployments: Api<Deployment> = Api::namespaced(world.cluster.client().unwrap(), "olm");
-    merge(&deployments, "catalog-operator", &label).await;
+    merge(&world.api::<Deployment>("olm"), "catalog-operator", &label).await;
     let is_resolved =
         |source: &CatalogSource| reported(source).is_some_and(|(status, _)| status == "True");
     world.becomes("resolved", is_resolved).await;

@@ -106,36 +106,21 @@ fn tidy(value: &mut Value) {
     }
 }
 
-/// Removes the nth keyword or field.
-fn take(value: &mut Value, nth: &mut usize) {
+/// Removes the nth keyword or field, and reports whether the value has so many.
+fn take(value: &mut Value, nth: &mut usize) -> bool {
     match value {
         Value::Object(map) => {
-            let mut taken = None;
-            for (key, below) in map.iter_mut() {
+            let keys: Vec<String> = map.keys().cloned().collect();
+            keys.iter().any(|key| {
                 if *nth == 0 {
-                    taken = Some(key.clone());
-                    break;
+                    return map.remove(key).is_some();
                 }
                 *nth -= 1;
-                take(below, nth);
-                if *nth == usize::MAX {
-                    return;
-                }
-            }
-            if let Some(key) = taken {
-                map.remove(&key);
-                *nth = usize::MAX;
-            }
+                take(&mut map[key], nth)
+            })
         }
-        Value::Array(list) => {
-            for below in list {
-                take(below, nth);
-                if *nth == usize::MAX {
-                    return;
-                }
-            }
-        }
-        _ => {}
+        Value::Array(list) => list.iter_mut().any(|below| take(below, nth)),
+        _ => false,
     }
 }
 

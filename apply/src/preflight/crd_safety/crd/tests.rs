@@ -2,76 +2,65 @@ use serde_json::json;
 
 use super::*;
 
-fn schema(size: &Value) -> Value {
-    json!({"openAPIV3Schema": {"type": "object", "properties": {
-        "spec": {"type": "object", "properties": {"size": size}},
-    }}})
-}
-
-fn version(name: &str, served: bool, size: &Value) -> Value {
-    json!({"name": name, "served": served, "storage": name == "v1", "schema": schema(size)})
-}
-
-fn crd(versions: &[Value], stored: &[&str]) -> CrdSummary {
-    CrdSummary::read(&json!({
+/// Returns a CRD with versions such as `v1 v2:narrow v3:hidden`: a narrow version has a lower maximum, and a hidden one is
+/// not served.
+fn manifest(versions: &str, stored: &str) -> Value {
+    let version = |text: &str| {
+        let name = text.split(':').next();
+        let mut size = json!({"type": "integer"});
+        if text.contains("narrow") {
+            size["maximum"] = 5.into();
+        }
+        json!({
+            "name": name, "served": !text.contains("hidden"), "storage": name == Some("v1"), "schema": {"openAPIV3Schema": {
+                "type": "object", "properties": {"spec": {"type": "object", "properties": {"size": size}}},
+            }},
+        })
+    };
+    let versions: Vec<Value> = versions.split(' ').map(version).collect();
+    let stored: Vec<&str> = stored.split_whitespace().collect();
+    json!({
         "spec": {
             "group": "example.com", "scope": "Namespaced", "names": {"plural": "etcds", "kind": "Etcd"},
             "versions": versions,
         },
         "status": {"storedVersions": stored},
-    }))
+    })
+}
+
+fn crd(versions: &str, stored: &str) -> CrdSummary {
+    CrdSummary::read(&manifest(versions, stored))
 }
 
 fn targets(assessment: &CrdAssessment) -> Vec<String> {
-    assessment
-        .targets
-        .iter()
-        .map(|target| {
-            let versions: Vec<_> = target
-                .new
-                .iter()
-                .map(|schema| schema.version.as_str())
-                .collect();
-            format!("{}: {}", target.version, versions.join(" "))
-        })
-        .collect()
+    let text = |target: &Target| {
+        let versions = target.new.iter().map(|schema| schema.version.as_str());
+        let versions: Vec<&str> = versions.collect();
+        format!("{}: {}", target.version, versions.join(" "))
+    };
+    assessment.targets.iter().map(text).collect()
 }
 
 #[test]
 fn versions_determine_findings_and_checked_resources() {
-    let any = json!({"type": "integer"});
-    let narrow = json!({"type": "integer", "maximum": 5});
     let lowered = "v1: spec.size: maximum: 5 added";
-    for (case, old, new, problems, notes, checked) in ::tests::rows![
-        "nothing changes", crd(&[version("v1", true, &any)], &["v1"]), crd(&[version("v1", true, &any)], &[]), vec![], vec![]
+    let migrate = "cannot remove stored versions [v1]; first migrate the custom resources to a remaining version, and \
+                   remove these from status.storedVersions";
+    let not_served = "version v1 is no longer served";
+    for (case, old, stored, new, problems, notes, checked) in ::tests::rows![
+        "nothing changes", "v1", "v1", "v1", vec![], vec![] => vec![];
+        "a version gets narrower", "v1", "v1", "v1:narrow", vec![lowered], vec![] => vec!["v1: v1"];
+        "a stored version that is not served cannot be listed", "v1:hidden", "v1", "v1:hidden:narrow", vec![lowered], vec![]
             => vec![];
-        "a version gets narrower", crd(&[version("v1", true, &any)], &["v1"]), crd(&[version("v1", true, &narrow)], &[]),
-          vec![lowered], vec![] => vec!["v1: v1"];
-        "a version that is stored and not served cannot be listed", crd(&[version("v1", false, &any)], &["v1"]),
-          crd(&[version("v1", false, &narrow)], &[]), vec![lowered], vec![] => vec![];
-        "a version that nobody uses may become what it likes",
-          crd(&[version("v1", false, &any), version("v2", true, &any)], &["v2"]),
-          crd(&[version("v1", false, &narrow), version("v2", true, &any)], &[]), vec![], vec![] => vec![];
-        "a stored version goes", crd(&[version("v1", true, &any), version("v2", true, &any)], &["v1", "v2"]),
-          crd(&[version("v2", true, &any)], &[]),
-          vec![
-              "cannot remove stored versions [v1]; first migrate the custom resources to a remaining version, and \
-               remove these from status.storedVersions",
-          ],
-          vec![] => vec![];
-        "a version goes in which nothing is stored", crd(&[version("v1", true, &any), version("v2", true, &any)], &["v2"]),
-          crd(&[version("v2", true, &any)], &[]), vec![], vec!["version v1 is no longer served"] => vec![];
-        "a version is hidden", crd(&[version("v1", true, &any), version("v2", true, &any)], &["v1"]),
-          crd(&[version("v1", false, &any), version("v2", true, &any)], &[]), vec![], vec!["version v1 is no longer served"]
+        "a version that is neither stored nor served may change", "v1:hidden v2", "v2", "v1:hidden:narrow v2", vec![], vec![]
             => vec![];
-        "a version comes that is as wide", crd(&[version("v1", true, &any)], &["v1"]),
-          crd(&[version("v1", true, &any), version("v2", true, &any)], &[]), vec![], vec![] => vec![];
-        "a version comes that is narrower: what there is may not fit",
-          crd(&[version("v1", true, &any), version("v1a", true, &any)], &["v1"]),
-          crd(&[version("v1", true, &any), version("v1a", true, &any), version("v2", true, &narrow)], &[]), vec![], vec![]
-            => vec!["v1: v2", "v1a: v2"];
+        "a stored version is removed", "v1 v2", "v1 v2", "v2", vec![migrate], vec![] => vec![];
+        "a version without objects is removed", "v1 v2", "v2", "v2", vec![], vec![not_served] => vec![];
+        "a version is hidden", "v1 v2", "v1", "v1:hidden v2", vec![], vec![not_served] => vec![];
+        "a new version is as wide", "v1", "v1", "v1 v2", vec![], vec![] => vec![];
+        "a new version is narrower", "v1 v1a", "v1", "v1 v1a v2:narrow", vec![], vec![] => vec!["v1: v2", "v1a: v2"];
     ] {
-        let assessment = assess(&old, &new);
+        let assessment = assess(&crd(old, stored), &crd(new, ""));
         assert_eq!(assessment.problems, problems, "{case}");
         assert_eq!(assessment.notes, notes, "{case}");
         assert_eq!(targets(&assessment), checked, "{case}");
@@ -80,11 +69,8 @@ fn versions_determine_findings_and_checked_resources() {
 
 #[test]
 fn conversion_webhook_exempts_new_versions() {
-    let any = json!({"type": "integer"});
-    let narrow = json!({"type": "integer", "maximum": 5});
-    let old = crd(&[version("v1", true, &any)], &["v1"]);
-    let versions = ["v1", "v2"].map(|name| version(name, true, &narrow));
-    let mut new = with!(crd(&versions, &[]) => webhook: true);
+    let old = crd("v1", "v1");
+    let mut new = with!(crd("v1:narrow v2:narrow", "") => webhook: true);
     assert_eq!(targets(&assess(&old, &new)), ["v1: v1"]);
     new.webhook = false;
     assert_eq!(targets(&assess(&old, &new)), ["v1: v1 v2"]);
@@ -92,32 +78,25 @@ fn conversion_webhook_exempts_new_versions() {
 
 #[test]
 fn crd_that_starts_to_prune_needs_a_check_of_resources() {
-    let new = crd(&[version("v1", true, &json!({"type": "integer"}))], &[]);
-    for schema in [json!(null), schema(&json!({"type": "integer"}))] {
-        let old = CrdSummary::read(&json!({
-            "spec": {
-                "group": "example.com", "scope": "Namespaced", "names": {"plural": "etcds", "kind": "Etcd"},
-                "preserveUnknownFields": true,
-                "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
-            },
-            "status": {"storedVersions": ["v1"]},
-        }));
-        let assessment = assess(&old, &new);
-        assert_eq!(assessment.problems, Vec::<String>::new(), "{schema}");
-        assert_eq!(targets(&assessment), ["v1: v1"], "{schema}");
+    let mut with_schema = manifest("v1", "v1");
+    with_schema["spec"]["preserveUnknownFields"] = true.into();
+    let mut without_schema = with_schema.clone();
+    without_schema["spec"]["versions"][0]["schema"] = Value::Null;
+    for old in [with_schema, without_schema] {
+        let assessment = assess(&CrdSummary::read(&old), &crd("v1", ""));
+        assert_eq!(assessment.problems, Vec::<String>::new(), "{old}");
+        assert_eq!(targets(&assessment), ["v1: v1"], "{old}");
     }
 }
 
 #[test]
 fn changes_of_scope_and_kind_are_problems() {
-    let any = json!({"type": "integer"});
-    let old = crd(&[version("v1", true, &any)], &["v1"]);
-    let new = with!(crd(&[version("v1", true, &any)], &[]) => scope: "Cluster".into(), kind: "Etcdy".into());
+    let new = with!(crd("v1", "") => scope: "Cluster".into(), kind: "Etcdy".into());
     let expected = [
         "scope changed from \"Namespaced\" to \"Cluster\"",
         "kind changed from \"Etcd\" to \"Etcdy\"",
     ];
-    assert_eq!(assess(&old, &new).problems, expected);
+    assert_eq!(assess(&crd("v1", "v1"), &new).problems, expected);
 }
 
 #[test]
@@ -130,6 +109,6 @@ fn crds_of_any_shape_are_read() {
     ] {
         let junk = CrdSummary::read(&junk);
         assess(&junk, &junk);
-        assess(&crd(&[version("v1", true, &json!({}))], &["v1"]), &junk);
+        assess(&crd("v1", "v1"), &junk);
     }
 }

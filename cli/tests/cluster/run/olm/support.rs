@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use cluster::{DryRun, Lease};
+use cluster::Lease;
 use kube::{
     Api, ResourceExt,
-    api::{ListParams, Patch, PatchParams},
+    api::ListParams,
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use serde_json::{Value, json};
@@ -58,17 +58,16 @@ impl Scene {
         Self { cluster }
     }
 
-    pub(super) async fn apply(&self, object: &Value) -> DynamicObject {
-        self.cluster.apply(object, DryRun::No).await.unwrap()
+    pub(super) async fn apply(&self, object: &Value) {
+        apply(&self.cluster, [object]).await;
     }
 
     /// Applies an object of OLM.
-    pub(super) async fn object(&self, kind: &str, metadata: &Value, spec: &Value) -> DynamicObject {
+    pub(super) async fn object(&self, kind: &str, metadata: &Value, spec: &Value) {
         let api_version = format!("operators.coreos.com/{}", version(kind));
-        self.apply(
-            &json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}),
-        )
-        .await
+        let object =
+            json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec});
+        self.apply(&object).await;
     }
 
     pub(super) fn api_of_kind(&self, kind: &str) -> Api<DynamicObject> {
@@ -77,18 +76,9 @@ impl Scene {
         Api::namespaced_with(self.cluster.client().unwrap(), SPACE, &resource)
     }
 
-    pub(super) async fn status(&self, kind: &str, name: &str, status: &Value) {
-        let patch = Patch::Merge(json!({ "status": status }));
-        let (api, params) = (self.api_of_kind(kind), PatchParams::default());
-        api.patch_status(name, &params, &patch).await.unwrap();
-    }
-
     pub(super) async fn has(&self, kind: &str) -> Vec<String> {
-        let found = self
-            .api_of_kind(kind)
-            .list(&ListParams::default())
-            .await
-            .unwrap();
+        let (api, params) = (self.api_of_kind(kind), ListParams::default());
+        let found = api.list(&params).await.unwrap();
         found.items.iter().map(ResourceExt::name_any).collect()
     }
 
@@ -104,14 +94,6 @@ impl Scene {
             "name": package, "source": source, "sourceNamespace": namespace, "installPlanApproval": "Manual",
         });
         self.object("Subscription", &metadata, &spec).await;
-    }
-
-    pub(super) async fn catalog(&self, name: &str, annotations: &Value, spec: &Value) -> String {
-        let mut spec = spec.clone();
-        spec["sourceType"] = "grpc".into();
-        let metadata = json!({"name": name, "namespace": SPACE, "annotations": annotations});
-        let source = self.object("CatalogSource", &metadata, &spec).await;
-        source.uid().unwrap()
     }
 }
 

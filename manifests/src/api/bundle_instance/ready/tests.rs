@@ -27,20 +27,16 @@ fn status(activity: &str) -> BundleInstanceStatus {
     status
 }
 
-fn condition(type_: &str, status: &str, reason: &str, message: String) -> Condition {
-    Condition {
-        type_: type_.to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message,
-        observed_generation: None,
-        last_transition_time: Time(at(0)),
-    }
+fn condition(type_: &str, status: &str, reason: &str, message: &str) -> Condition {
+    let condition = json!({
+        "type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": "1970-01-01T00:00:00Z",
+    });
+    serde_json::from_value(condition).unwrap()
 }
 
 fn progress(status: &mut BundleInstanceStatus, activity: &str) {
     let message = format!("message of {activity}");
-    let progressing = condition(condition::PROGRESSING, "True", activity, message);
+    let progressing = condition(condition::PROGRESSING, "True", activity, &message);
     condition::set(&mut status.conditions, progressing);
 }
 
@@ -140,12 +136,7 @@ fn lost_observation_changes_nothing() {
         "UpToDate", failed => "False Stalled/Unhealthy 0";
     ] {
         let mut status = status(activity);
-        let unhealthy = condition(
-            condition::HEALTHY,
-            "False",
-            reason::UNHEALTHY,
-            String::new(),
-        );
+        let unhealthy = condition(condition::HEALTHY, "False", reason::UNHEALTHY, "");
         condition::set(&mut status.conditions, unhealthy);
         update(&mut status, &declared, facts, at(0));
         assert_eq!(short(&status), expected);
@@ -198,7 +189,7 @@ fn message_is_that_of_the_condition_that_decides() {
 fn instance(metadata: &Value, paused: bool, conditions: &[(&str, &str, &str)]) -> BundleInstance {
     let mut status = with!(BundleInstanceStatus, observed_generation: Some(2));
     for (type_, state, reason) in conditions {
-        let condition = condition(type_, state, reason, String::new());
+        let condition = condition(type_, state, reason, "");
         status.conditions.push(condition);
     }
     let mut instance: BundleInstance = serde_json::from_value(json!({

@@ -100,18 +100,17 @@ mod tests {
             json!({"configMap": {}}) => false;
             json!({"catalogImageSource": "a"}) => false;
             json!({"catalogServiceSource": {"address": 5}}) => false;
-            json!({"grpcPodConfig": []}) => false;
-            json!({"grpcPodConfig": "a"}) => false;
-            json!({"grpcPodConfig": {"tolerations": "all"}}) => false;
-            json!({"grpcPodConfig": {"tolerations": [{"key": 1}]}}) => false;
-            json!({"grpcPodConfig": {"tolerations": vec![json!({}); 65]}}) => false;
-            json!({"grpcPodConfig": {"nodeSelector": {"a": 1}}}) => false;
-            json!({"grpcPodConfig": {"memoryTarget": {}}}) => false;
-            json!({"grpcPodConfig": {"memoryTarget": 1.5}}) => false;
-            json!({"grpcPodConfig": {"securityContextConfig": "loose"}}) => false;
-            json!({"grpcPodConfig": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [{"matchExpressions": [{"values": "b"}]}],
-            }}}}}) => false;
         );
+        let pods = json!([
+            [], "a", {"tolerations": "all"}, {"tolerations": [{"key": 1}]}, {"tolerations": vec![json!({}); 65]},
+            {"nodeSelector": {"a": 1}}, {"memoryTarget": {}}, {"memoryTarget": 1.5}, {"securityContextConfig": "loose"},
+            {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"values": "b"}]}],
+            }}}},
+        ]);
+        for pod in pods.as_array().unwrap() {
+            let source = json!({"grpcPodConfig": pod});
+            assert!(!is_typed(source.as_object().unwrap()), "{pod}");
+        }
     }
 }

@@ -88,10 +88,8 @@ fn sets_of_a_source_are_merged_into_one_rule() {
         rule_lines(&mirrors) => ["*.example.com blocked w.example/all@", "quay.io/org a.example@ b.example@ c.example/x@"];
     }
     // Contradicting policies for the source are reported, and ignored.
-    let sets = [
-        set_entry(Pull::Digests, &digests),
-        set_entry(Pull::Tags, &tags),
-    ];
+    let sets = [(Pull::Digests, &digests), (Pull::Tags, &tags)];
+    let sets = sets.map(|(pull, set)| set_entry(pull, set));
     let (mirrors, problems) = rules(&sets, &RegistrySources::default());
     assert_rows! {
         rule_lines(&mirrors) => ["quay.io/org blocked b.example@ c.example/x@ t.example:"];
@@ -123,19 +121,17 @@ fn insecure_and_blocked_apply_to_nested_scopes() {
 
 #[test]
 fn scopes_match_whole_path_segments() {
-    for (place, scope, within) in [
-        ("quay.io", "quay.io", true),
-        ("quay.io/org", "quay.io", true),
-        ("quay.io/organization", "quay.io/org", false),
-        ("quay.io:5000", "quay.io", false),
-        ("*.a.example", "*.example", true),
-        ("*.example", "*.example", true),
-        ("example", "*.example", false),
-        ("a.example:5000/x", "*.example", true),
-        ("quay.io/a.example", "*.example", false),
-    ] {
-        assert_eq!(is_within(place, scope), within, "{place} {scope}");
-    }
+    assert_each!(|place, scope, within| is_within(place, scope) => within;
+        "quay.io", "quay.io" => true;
+        "quay.io/org", "quay.io" => true;
+        "quay.io/organization", "quay.io/org" => false;
+        "quay.io:5000", "quay.io" => false;
+        "*.a.example", "*.example" => true;
+        "*.example", "*.example" => true;
+        "example", "*.example" => false;
+        "a.example:5000/x", "*.example" => true;
+        "quay.io/a.example", "*.example" => false;
+    );
 }
 
 #[test]
@@ -156,17 +152,11 @@ fn allow_list_applies_even_if_all_entries_are_invalid() {
     }
     let (mirrors, problems) = rules(&[], &registries(&[], &["quay.io/a"], &["quay.io"]));
     assert_rows!(problems[0].text.contains("both allowedRegistries and") => true, "{problems:?}");
-    for (image, passes) in [
-        ("quay.io/b", true),
-        ("quay.io/a", false),
-        ("ghcr.io/a", false),
-    ] {
-        assert_eq!(
-            mirrors.is_admitted(&image.parse().unwrap()),
-            passes,
-            "{image}"
-        );
-    }
+    assert_each!(|image, passes| mirrors.is_admitted(&image.parse().unwrap()) => passes;
+        "quay.io/b" => true;
+        "quay.io/a" => false;
+        "ghcr.io/a" => false;
+    );
 }
 
 #[test]
@@ -202,18 +192,15 @@ fn excess_sets_and_entries_are_reported_and_bounded() {
     let lines: Vec<_> = hosts.collect();
     let many = lines.iter().map(|host| set(host, &["a.example"], false));
     let many: Vec<_> = many.collect();
-    let sets: Vec<_> = many
-        .iter()
-        .map(|set| set_entry(Pull::Digests, set))
-        .collect();
-    let lists = with!(RegistrySources::default() => insecure_registries: lines);
+    let sets = many.iter().map(|set| set_entry(Pull::Digests, set));
+    let sets: Vec<_> = sets.collect();
+    let lists = with!(RegistrySources::default() => insecure_registries: lines.clone());
     let (mirrors, problems) = rules(&sets, &lists);
     assert_eq!(mirrors.rules().len(), MAX_ENTRIES);
     assert_eq!(problems.len(), 2, "{problems:?}");
     // A long cycle terminates as well.
-    let names = (0..MAX_ENTRIES).map(|number| format!("m{number}.example"));
-    let names: Vec<_> = names.collect();
-    let forth: Vec<&str> = names.iter().map(String::as_str).collect();
+    let forth = lines.iter().map(String::as_str).take(MAX_ENTRIES);
+    let forth: Vec<&str> = forth.collect();
     let back: Vec<&str> = forth.iter().rev().copied().collect();
     let order = ordered("s", &[forth, back]);
     assert_rows!(order.iter().filter(|name| **name != "s").collect::<BTreeSet<_>>().len() => MAX_ENTRIES);

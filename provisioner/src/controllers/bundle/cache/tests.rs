@@ -155,18 +155,14 @@ fn subscribers_receive_all_bundles_and_then_their_changes() {
     assert_eq!(cache.state.lock().subscribers.len(), 1);
 
     // The watch was interrupted, and a Bundle has been deleted, or deleted and created again.
-    apply(Init);
-    apply(InitApply(from_source("c", "s")));
-    apply(InitDone);
-    assert_eq!(received(&mut early), r#"deleted b, listed {"c"}"#);
-    let mut recreated = from_source("c", "s");
-    recreated.metadata.uid = Some("another".to_owned());
-    for (bundle, expected) in [
-        (&recreated, r#"deleted c, listed {"c"}"#),
-        (&recreated, r#"listed {"c"}"#),
+    for (uid, expected) in ::tests::rows![
+        "1" => r#"deleted b, listed {"c"}"#;
+        "2" => r#"deleted c, listed {"c"}"#;
+        "2" => r#"listed {"c"}"#;
     ] {
+        let relisted = with!(from_source("c", "s") => metadata.uid: Some(uid.to_owned()));
         apply(Init);
-        apply(InitApply(bundle.clone()));
+        apply(InitApply(relisted));
         apply(InitDone);
         assert_eq!(received(&mut early), expected);
     }

@@ -58,18 +58,16 @@ fn secret_is_sent_only_to_its_hosts() {
 #[test]
 fn each_source_type_requires_its_secret_type() {
     let image = json!({"type": "image", "image": {"ref": "quay.io/a/b", "certificateData": BEGIN, "insecureSkipTLSVerify": true}});
-    let config = br#"{"auths":{"quay.io":{"auth":"bWU6aHVzaA=="}}}"#;
-    let type_ = "kubernetes.io/dockerconfigjson";
-    let pull = secret(type_, &[(".dockerconfigjson", config)]);
-    let access = read(image.clone(), Some(&pull)).unwrap();
-    assert!(access.registries.names("quay.io", "a/b"));
-    assert_eq!(access.trust.verify, Verify::Never);
-    assert_eq!(access.trust.roots.trim(), BEGIN);
-
-    let old = br#"{"quay.io":{"auth":"bWU6aHVzaA=="}}"#;
-    let pull = secret("kubernetes.io/dockercfg", &[(".dockercfg", old)]);
-    let access = read(image, Some(&pull)).unwrap();
-    assert!(access.registries.names("quay.io", "a/b"));
+    for (type_, key, config) in ::tests::rows![
+        "kubernetes.io/dockerconfigjson", ".dockerconfigjson" => &br#"{"auths":{"quay.io":{"auth":"bWU6aHVzaA=="}}}"#[..];
+        "kubernetes.io/dockercfg", ".dockercfg" => br#"{"quay.io":{"auth":"bWU6aHVzaA=="}}"#;
+    ] {
+        let pull = secret(type_, &[(key, config)]);
+        let access = read(image.clone(), Some(&pull)).unwrap();
+        assert!(access.registries.names("quay.io", "a/b"), "{type_}");
+        assert_eq!(access.trust.verify, Verify::Never);
+        assert_eq!(access.trust.roots.trim(), BEGIN);
+    }
 
     for type_ in ["Opaque", "kubernetes.io/basic-auth", "example.com/own"] {
         let access = read(git("https://example.com/r"), Some(&secret(type_, LOGIN))).unwrap();
@@ -79,8 +77,7 @@ fn each_source_type_requires_its_secret_type() {
     }
     let access = read(git("git@example.com:r"), Some(&secret("Opaque", KEY))).unwrap();
     let ssh = access.ssh.unwrap();
-    assert_eq!(ssh.key.reveal(), "hush");
-    assert_eq!(ssh.known_hosts, "host key");
+    assert_rows!((ssh.key.reveal(), &*ssh.known_hosts) => ("hush", "host key"));
     assert!(access.basic.is_none());
 }
 

@@ -103,7 +103,6 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::large_stack_arrays, reason = "it is a table")]
     fn only_the_job_pod_of_the_bundle_is_authorized() {
         let rukpak = "core.rukpak.io/v1alpha1";
         let of_bundle = owner(rukpak, "Bundle", "bundle", true);
@@ -115,7 +114,7 @@ mod tests {
             "a later pod of the same name", good.clone(), own_pod.clone(), "earlier" => Err(UploadDenied::PodReplaced);
             "a pod without a Job", good.clone(), pod(&[]), "pod" => Err(UploadDenied::Foreign);
             "another Job's pod", good.clone(), pod(&[owner("batch/v1", "Job", "other", true)]), "pod" => Err(UploadDenied::Foreign);
-            "somebody who only says so", good.clone(), pod(&[owner("batch/v1", "Job", "job", false)]), "pod"
+            "an owner that is not the controller", good.clone(), pod(&[owner("batch/v1", "Job", "job", false)]), "pod"
                 => Err(UploadDenied::Foreign);
             "a Job of another API", good.clone(), pod(&[owner("example.com/v1", "Job", "job", true)]), "pod"
                 => Err(UploadDenied::Foreign);
@@ -123,18 +122,15 @@ mod tests {
             "a Bundle of another API", job(&owner("example.com/v1", "Bundle", "bundle", true)), own_pod.clone(), "pod"
                 => Err(UploadDenied::Foreign);
         ] {
-            assert_eq!(
-                authorize_upload(&bundle("bundle"), &job, &pod, uid),
-                expected,
-                "{why}"
-            );
+            assert_rows!(authorize_upload(&bundle("bundle"), &job, &pod, uid) => expected, "{why}");
         }
-        let mut leaving = good;
-        leaving.metadata.deletion_timestamp =
-            serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-        assert_rows!(authorize_upload(&bundle("bundle"), &leaving, &own_pod, "pod") => Err(UploadDenied::Deleting));
-        // A missing uid matches no owner.
-        assert!(!is_owned(&own_pod.metadata, "Job", None));
-        assert_rows!(!is_owned(&pod(&[owner("batch/v1", "Job", "", true)]).metadata, "Job", Some("")) => true);
+        let deletion = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        let terminating = with!(good => metadata.deletion_timestamp: deletion);
+        assert_rows! {
+            authorize_upload(&bundle("bundle"), &terminating, &own_pod, "pod") => Err(UploadDenied::Deleting);
+            // A missing uid matches no owner.
+            is_owned(&own_pod.metadata, "Job", None) => false;
+            is_owned(&pod(&[owner("batch/v1", "Job", "", true)]).metadata, "Job", Some("")) => false;
+        }
     }
 }

@@ -57,6 +57,7 @@ fn has_volume(job: &Job) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use ::tests::assert_has;
     use unpacker::source::Image;
 
     use super::*;
@@ -64,6 +65,8 @@ mod tests {
         controllers::bundle::job::manifest,
         runtime::settings::{Settings, UnpackMode},
     };
+
+    type Change = fn(&mut Job, String);
 
     #[test]
     fn removed_fields_are_detected_and_added_fields_ignored() {
@@ -87,29 +90,16 @@ mod tests {
         pod.containers.insert(0, sidecar);
         assert_eq!(removed_by_admission(&declared, &created), None);
 
-        let bare = with!(created.clone() => |bare| bare.annotations_mut().clear());
-        assert!(
-            removed_by_admission(&declared, &bare)
-                .unwrap()
-                .contains("annotations")
-        );
-        let mut renamed = created.clone();
         let name = labels::OWNER_NAME.to_owned();
-        renamed.labels_mut().insert(name, "other".to_owned());
-        assert!(
-            removed_by_admission(&declared, &renamed)
-                .unwrap()
-                .contains("its labels")
-        );
-        let nameless = with!(created.clone() => |nameless| nameless.spec.as_mut().unwrap().template.metadata = None);
-        assert!(
-            removed_by_admission(&declared, &nameless)
-                .unwrap()
-                .contains("its pods")
-        );
-        let mut without = created;
-        let pod = without.spec.as_mut().unwrap().template.spec.as_mut();
-        pod.unwrap().volumes = None;
-        assert_rows!(removed_by_admission(&declared, &without).unwrap().contains("--unpack-mode") => true);
+        let changes: [(Change, _); 4] = ::tests::rows![
+            |job, _| job.annotations_mut().clear() => "annotations";
+            |job, name| { job.labels_mut().insert(name, "other".to_owned()); } => "its labels";
+            |job, _| job.spec.as_mut().unwrap().template.metadata = None => "its pods";
+            |job, _| job.spec.as_mut().unwrap().template.spec.as_mut().unwrap().volumes = None => "--unpack-mode";
+        ];
+        for (change, problem) in changes {
+            let changed = with!(created.clone() => |job| change(&mut job, name.clone()));
+            assert_has(removed_by_admission(&declared, &changed).unwrap(), problem);
+        }
     }
 }

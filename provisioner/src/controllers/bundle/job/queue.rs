@@ -178,10 +178,8 @@ mod tests {
 
     fn full() -> JobQueue {
         let turns = JobQueue::default();
-        let jobs: Vec<Job> = (0..MAX_CONCURRENT_JOBS)
-            .map(|number| job(&number.to_string(), None))
-            .collect();
-        list(&turns, &jobs);
+        let jobs = (0..MAX_CONCURRENT_JOBS).map(|number| job(&number.to_string(), None));
+        list(&turns, &jobs.collect::<Vec<_>>());
         turns
     }
 
@@ -215,12 +213,8 @@ mod tests {
     fn finished_and_unowned_jobs_occupy_no_slot() {
         let turns = full();
         let foreign = with!(job("x", None) => metadata.owner_references: None);
-        let jobs = [
-            job("a", Some("Failed")),
-            job("b", Some("Complete")),
-            foreign,
-        ];
-        list(&turns, &jobs);
+        let (failed, complete) = (job("a", Some("Failed")), job("b", Some("Complete")));
+        list(&turns, &[failed, complete, foreign]);
         for number in 0..MAX_CONCURRENT_JOBS {
             let name = format!("new {number}");
             assert!(turns.try_start(&name, &name));

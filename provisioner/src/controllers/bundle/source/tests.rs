@@ -24,7 +24,7 @@ fn git(repository: &str, reference: &Value, directory: Option<&str>) -> Value {
 fn every_source_type_is_parsed() {
     let branch = || json!({"branch": "main"});
     let commit = "0123456789012345678901234567890123456789";
-    for (value, expected) in ::tests::rows![
+    assert_each!(|value, expected| describe(value.clone()) => has expected;
         json!({"type": "image", "image": {"ref": "quay.io/org/app:v1"}}) => "quay.io/org/app:v1";
         json!({"type": "image", "image": {"ref": "app"}}) => "docker.io/library/app:latest";
         git("https://example.com/r.git", &json!({"tag": "v1"}), Some("./dev/deploy/")) => "refs/tags/v1:dev/deploy";
@@ -34,10 +34,7 @@ fn every_source_type_is_parsed() {
         json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}}]}) => "1 ConfigMaps";
         json!({"type": "upload", "upload": {}}) => "upload";
         json!({"type": "upload"}) => "upload";
-    ] {
-        let text = describe(value.clone());
-        assert!(text.contains(expected), "{value}: {text}");
-    }
+    );
 }
 
 #[test]
@@ -106,25 +103,20 @@ fn resolved_sources_are_pinned_and_without_credentials() {
         assert_eq!(serde_json::to_value(&found).unwrap(), expected);
         // A pinned source is requested again, even if the tag or branch has moved.
         if let Some(pin) = pin(spec) {
-            assert_eq!(
-                pinned(parse(spec).unwrap(), &found),
-                SourceRequest::Remote(pin)
-            );
+            assert_rows!(pinned(parse(spec).unwrap(), &found) => SourceRequest::Remote(pin));
         }
     }
 }
 
 #[test]
 fn referenced_secrets_and_config_maps_are_listed() {
-    for (value, expected) in ::tests::rows![
+    assert_each!(|value, expected| secret(&source(value.clone())) => expected;
         json!({"type": "image", "image": {"ref": "a", "pullSecret": "p"}}) => Some("p");
         json!({"type": "image", "image": {"ref": "a"}}) => None;
         json!({"type": "git", "git": {"repository": "r", "ref": {}, "auth": {"secret": {}}}}) => None;
         json!({"type": "http", "http": {"url": "u", "auth": {"secret": {"name": "s"}}}}) => Some("s");
         json!({"type": "upload"}) => None;
-    ] {
-        assert_eq!(secret(&source(value.clone())), expected, "{value}");
-    }
+    );
     let maps = source(json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}}]}));
     assert_eq!(config_maps(&maps).collect::<Vec<_>>(), ["a"]);
 }

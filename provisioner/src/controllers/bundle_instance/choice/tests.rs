@@ -75,14 +75,7 @@ fn goal_follows_the_pin_the_failure_and_the_template() {
 fn half_applied_revision_is_rolled_out_again() {
     use RevisionState::{Active, Archived, RollingOut};
     let spec = spec(&json!({}));
-    for (states, applied, expected) in [
-        (&[][..], None, None),
-        (&[Active], Some("key"), None),
-        (&[Active, RollingOut], None, Some(2)),
-        // The record of revision 2 was lost.
-        (&[Active], None, Some(1)),
-        (&[Archived, Active], None, Some(2)),
-    ] {
+    let number = |states: &[RevisionState], applied: Option<&str>| {
         let status = with!(status(states) => applied_digest: applied.map(str::to_owned));
         let choices = Choices {
             spec: &spec,
@@ -91,11 +84,18 @@ fn half_applied_revision_is_rolled_out_again() {
             desired: None,
             installed: None,
         };
-        let target = choices.target(&Goal::Keep, false, None);
-        let number = target.map(|target| match target.source {
-            Source::Newest(newest) => newest.number,
+        let target = choices.target(&Goal::Keep, false, None)?;
+        match target.source {
+            Source::Newest(newest) => Some(newest.number),
             other => panic!("{other:?}"),
-        });
-        assert_eq!(number, expected, "{states:?} {applied:?}");
+        }
+    };
+    assert_rows! {
+        number(&[], None) => None;
+        number(&[Active], Some("key")) => None;
+        number(&[Active, RollingOut], None) => Some(2);
+        // The record of revision 2 was lost.
+        number(&[Active], None) => Some(1);
+        number(&[Archived, Active], None) => Some(2);
     }
 }

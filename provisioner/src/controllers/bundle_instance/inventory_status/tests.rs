@@ -10,13 +10,14 @@ fn sample(objects: usize) -> Inventory {
             let mut names = "n|n |n 0f1e2d3c4b5a |0f1e2d3c4b5a 0f1e2d3c4b+recreate".split('|');
             let name = names.nth(n % 4).unwrap();
             let fields = (n % 3 == 0).then(|| "0f1e2d3c4b5a".parse().unwrap());
+            let (version, recreating) = ("v1".to_owned(), n % 5 == 0);
             let entry = Entry {
-                version: "v1".to_owned(),
+                version,
                 fields,
-                recreating: n % 5 == 0,
+                recreating,
             };
-            let identity = identity(group, "Kind", namespace, &format!("{name}{n:02}"));
-            (identity, entry)
+            let name = format!("{name}{n:02}");
+            (identity(group, "Kind", namespace, &name), entry)
         })
         .collect()
 }
@@ -35,21 +36,19 @@ fn listed_objects_read_back() {
 fn status_lists_unrecorded_objects_first() {
     let names = (0..MAX_IN_STATUS + 10).map(|number| format!("n{number:04}"));
     let identities = names.map(|name| identity("", "ConfigMap", "etcd", &name));
-    let mut inventory: Inventory = identities
-        .map(|identity| (identity, Entry::default()))
-        .collect();
+    let entries = identities.map(|name| (name, Entry::default()));
+    let mut inventory: Inventory = entries.collect();
     inventory.last_entry().unwrap().get_mut().recreating = true;
     let status = list(&inventory, MAX_IN_STATUS);
-    assert_eq!(status.count, 510);
-    assert_eq!(status.more, None);
-    assert!(!status.is_whole());
     let read: Inventory = parse(&status.kinds).collect();
-    assert_eq!(read.len(), MAX_IN_STATUS);
-    assert_eq!(read.last_key_value(), inventory.last_key_value());
     let next = identity("", "ConfigMap", "etcd", "n0499");
-    assert_rows!(inventory.contains_key(&next) && !read.contains_key(&next) => true);
-    // An older provisioner listed the others in a ConfigMap.
-    assert_rows!(Listed { more: Some(1), ..status }.is_whole() => true);
+    assert_rows! {
+        (status.count, status.more, status.is_whole()) => (510, None, false);
+        (read.len(), read.last_key_value()) => (MAX_IN_STATUS, inventory.last_key_value());
+        inventory.contains_key(&next) && !read.contains_key(&next) => true;
+        // An older provisioner listed the others in a ConfigMap.
+        Listed { more: Some(1), ..status }.is_whole() => true;
+    }
 }
 
 #[test]
@@ -77,14 +76,16 @@ fn inventory_is_readable() {
 fn unknown_objects_are_counted_as_before() {
     let inventory = sample(7);
     let before = |count| with!(BundleInstanceStatus::default() => inventory: Some(Listed { count, ..Listed::default() }));
-    for (unread, count, expected) in [(None, 9, 7), (Some(1), 9, 9), (Some(1), 5, 7)] {
-        let listed = build(&inventory, 0, unread, &before(count));
-        assert_eq!(listed.count, expected, "{unread:?} {count}");
-        assert_eq!(listed.is_whole(), expected == 7);
-    }
-    let listed = build(&inventory, 2, None, &before(7));
-    assert_eq!(listed.count, 9);
-    assert!(!listed.is_whole());
+    let built = |more, unread, count| {
+        let listed = build(&inventory, more, unread, &before(count));
+        (listed.count, listed.is_whole())
+    };
+    assert_each!(|more, unread, count, expected| built(more, unread, count) => expected;
+        0, None, 9 => (7, true);
+        0, Some(1), 9 => (9, false);
+        0, Some(1), 5 => (7, true);
+        2, None, 7 => (9, false);
+    );
 }
 
 #[test]

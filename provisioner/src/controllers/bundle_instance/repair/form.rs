@@ -147,7 +147,7 @@ mod tests {
             (none, false, "changed", None, false, "older 1"),
             (none, false, "added", None, false, "later"),
             (none, false, "left", None, false, "older 1"),
-            (none, false, "unknown", None, false, "gone"),
+            (none, false, "unknown", None, false, "removed"),
             // An object of the wave was applied: missing objects get the new form, and objects in the old form keep it.
             (begun, false, "other", Some("1"), false, "older 1"),
             (begun, false, "other", None, false, "newest 2"),
@@ -174,7 +174,7 @@ mod tests {
                 Form::Newest(step) => format!("newest {}", data(step)),
                 Form::Older(step) => format!("older {}", data(step)),
                 Form::Later => "later".to_owned(),
-                Form::Removed => "gone".to_owned(),
+                Form::Removed => "removed".to_owned(),
             };
             assert_eq!(found, expected, "{name} {form:?} {is_deleted} {view:?}");
         }

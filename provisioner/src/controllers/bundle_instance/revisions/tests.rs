@@ -67,20 +67,15 @@ fn promotion_archives_all_older_revisions() {
         status.revisions.iter().map(|revision| revision.removed_apis.is_some()).collect::<Vec<_>>()
             => [false, false, false, true];
     }
-    let states: Vec<RevisionState> = status
-        .revisions
-        .iter()
-        .map(|revision| revision.state)
-        .collect();
-    assert_eq!(states, [Archived, Archived, Archived, Active]);
-}
-
-#[test]
-fn newer_revision_supersedes_a_rollout() {
-    use RevisionState::{Active, Archived, RollingOut};
-    let mut revisions = status(&[Active, RollingOut]).revisions;
+    let states = |revisions: &[RevisionStatus]| {
+        let states = revisions.iter().map(|revision| revision.state);
+        states.collect::<Vec<_>>()
+    };
+    assert_rows!(states(&status.revisions) => [Archived, Archived, Archived, Active]);
+    // A newer revision supersedes a rollout.
+    let mut revisions = self::status(&[Active, RollingOut]).revisions;
     add(&mut revisions, revision(3));
-    assert_rows!(revisions.iter().map(|one| one.state).collect::<Vec<RevisionState>>() => [Active, Archived, RollingOut]);
+    assert_rows!(states(&revisions) => [Active, Archived, RollingOut]);
 }
 
 #[test]
@@ -91,7 +86,7 @@ fn history_keeps_the_newest_archived_revisions() {
         let surplus = surplus(&spec(more), status);
         surplus.iter().map(|revision| revision.number).collect()
     };
-    for (limit, states, expected) in ::tests::rows![
+    assert_each!(|limit, states, expected| numbers(&limit, &status(states)) => expected;
         json!({}), &five[..] => &[1][..];
         json!({"revisionHistoryLimit": 1}), &five => &[1, 2, 3];
         json!({"revisionHistoryLimit": 4}), &five => &[];
@@ -99,9 +94,7 @@ fn history_keeps_the_newest_archived_revisions() {
         json!({"revisionHistoryLimit": 1}), &[Active, RollingOut] => &[];
         // Objects of revision 3 may exist.
         json!({"revisionHistoryLimit": 1}), &[Archived, Active, Archived, RollingOut] => &[];
-    ] {
-        assert_eq!(numbers(&limit, &status(states)), expected, "{limit}");
-    }
+    );
     let mut pruning = status(&five);
     pruning.removing = vec!["ConfigMap default/a".to_owned()];
     assert_eq!(numbers(&json!({}), &pruning), [0; 0]);

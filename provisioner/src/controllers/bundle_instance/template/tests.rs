@@ -1,54 +1,46 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
-fn instance(name: &str, template: &serde_json::Value) -> BundleInstance {
+fn instance(name: &str, template: &Value) -> BundleInstance {
     object!({
         "metadata": {"name": name, "uid": "u1"},
         "spec": {"provisionerClassName": "core.rukpak.io/plain", "template": template},
     })
 }
 
-fn image(reference: &str) -> serde_json::Value {
+fn image(reference: &str) -> Value {
     json!({"spec": {"source": {"type": "image", "image": {"ref": reference}}}})
 }
 
 #[test]
-fn the_hash_is_the_documented_one() {
+fn hash_is_documented_and_depends_only_on_the_template() {
     // printf '%s' '{"annotations":null,"labels":null,"spec":{"provisionerClassName":"core.rukpak.io/plain","source":
     // {"image":{"ref":"example.com/a:1"},"type":"image"}}}' | sha256sum | cut -c1-40, without the line break
-    let expected = "682509083659fdf7195e8faf92c6b0c1dc2a75b4";
-    assert_eq!(hash(&instance("a", &image("example.com/a:1"))), expected);
-}
-
-#[test]
-fn an_upload_without_a_digest_keeps_its_hash() {
+    let base = "682509083659fdf7195e8faf92c6b0c1dc2a75b4";
     // printf '%s' '{"annotations":null,"labels":null,"spec":{"provisionerClassName":"core.rukpak.io/plain","source":
     // {"type":"upload","upload":{}}}}' | sha256sum | cut -c1-40, without the line break
-    let upload = |upload: serde_json::Value| {
-        let template = json!({"spec": {"source": {"type": "upload", "upload": upload}}});
-        hash(&instance("a", &template))
-    };
-    let before = "f0457d9f5cb5155cc4f94518a338dcc435585e6b";
-    assert_eq!(upload(json!({})), before);
-    assert_eq!(upload(json!({"digest": null})), before);
-    assert_ne!(upload(json!({"digest": "sha256:0"})), before);
-}
-
-#[test]
-fn hash_depends_only_on_the_template() {
-    let base = hash(&instance("a", &image("example.com/a:1")));
-    let mut same = image("example.com/a:1");
-    same["metadata"] = json!({"labels": {}, "annotations": {}});
-    same["spec"]["provisionerClassName"] = json!("core.rukpak.io/plain");
-    assert_eq!(hash(&instance("b", &same)), base);
-
-    let mut labeled = image("example.com/a:1");
-    labeled["metadata"] = json!({"labels": {"a": "b"}});
-    let mut class = image("example.com/a:1");
-    class["spec"]["provisionerClassName"] = json!("core.rukpak.io/registry");
-    for other in [image("example.com/a:2"), labeled, class] {
-        assert_ne!(hash(&instance("a", &other)), base);
+    let uploaded = "f0457d9f5cb5155cc4f94518a338dcc435585e6b";
+    let hash_of = |name, template| hash(&instance(name, &template));
+    let upload = |upload: Value| json!({"spec": {"source": {"type": "upload", "upload": upload}}});
+    let plain = || image("example.com/a:1");
+    let same = with!(plain() => |same| same["metadata"] = json!({"labels": {}, "annotations": {}});
+        same["spec"]["provisionerClassName"] = json!("core.rukpak.io/plain"));
+    assert_rows! {
+        hash_of("a", plain()) => base;
+        hash_of("b", same) => base;
+        hash_of("a", upload(json!({}))) => uploaded;
+        // An upload without a digest keeps its hash.
+        hash_of("a", upload(json!({"digest": null}))) => uploaded;
+    }
+    for other in [
+        image("example.com/a:2"),
+        with!(plain() => |labeled| labeled["metadata"] = json!({"labels": {"a": "b"}})),
+        with!(plain() => |class| class["spec"]["provisionerClassName"] = json!("core.rukpak.io/registry")),
+        upload(json!({"digest": "sha256:0"})),
+    ] {
+        let hash = hash_of("a", other);
+        assert!(hash != base && hash != uploaded, "{hash}");
     }
 }
 
@@ -144,37 +136,36 @@ fn template_cannot_set_reserved_labels() {
     }});
     let instance = instance("a", &template);
     let bundle = bundle(&instance, "1", "a-1");
-    assert_eq!(bundle.labels()[labels::OWNER_NAME], "a");
-    assert_eq!(bundle.labels()[labels::OWNER_KIND], "BundleInstance");
-    assert_eq!(bundle.labels()[labels::TEMPLATE_HASH], "1");
-    assert_eq!(bundle.labels()["app"], "a");
+    assert_each!(|label, value| bundle.labels()[label] => value;
+        labels::OWNER_NAME => "a";
+        labels::OWNER_KIND => "BundleInstance";
+        labels::TEMPLATE_HASH => "1";
+        "app" => "a";
+    );
 }
 
 #[test]
 fn oldest_failing_bundles_are_deleted_first() {
-    let made = |name: &str, age: i64, phase: Phase| -> Bundle {
+    let created = ["installed", "good", "older", "newer", "desired"];
+    let phases = "Unpacked Unpacked Failing Failing Pending Unpacked".split(' ');
+    let all = created.into_iter().chain(["foreign"]).zip(phases);
+    let all = all.enumerate().map(|(age, (name, phase))| -> Bundle {
         object!({
             "metadata": {"name": name, "uid": name, "creationTimestamp": format!("2026-01-01T00:00:{age:02}Z")},
             "spec": {"source": {"type": "upload"}}, "status": {"phase": phase},
         })
-    };
-    let all = [
-        made("installed", 0, Phase::Unpacked),
-        made("good", 1, Phase::Unpacked),
-        made("older", 2, Phase::Failing),
-        made("newer", 3, Phase::Failing),
-        made("wanted", 4, Phase::Pending),
-        made("foreign", 5, Phase::Unpacked),
-    ];
+    });
+    let all: Vec<Bundle> = all.collect();
     let all: Vec<&Bundle> = all.iter().collect();
-    let created = ["installed", "good", "older", "newer", "wanted"];
-    let names = |most| -> Vec<String> {
-        let surplus = excess_bundles(&all, &["installed", "wanted"], &created, most);
+    let names = |max| -> Vec<String> {
+        let surplus = excess_bundles(&all, &["installed", "desired"], &created, max);
         surplus.iter().map(|bundle| bundle.name_any()).collect()
     };
-    assert_eq!(names(4), Vec::<String>::new());
-    assert_eq!(names(3), ["foreign"]);
-    assert_eq!(names(2), ["foreign", "older"]);
-    assert_eq!(names(1), ["foreign", "older", "newer"]);
-    assert_eq!(names(0), ["foreign", "older", "newer", "good"]);
+    assert_each!(|max, expected| names(max).join(" ") => expected;
+        4 => "";
+        3 => "foreign";
+        2 => "foreign older";
+        1 => "foreign older newer";
+        0 => "foreign older newer good";
+    );
 }

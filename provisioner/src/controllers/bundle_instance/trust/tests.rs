@@ -19,11 +19,16 @@ fn bundle(uid: &str, digest: Option<&str>, phase: Phase) -> Bundle {
     bundle
 }
 
-fn record(uid: &str, digest: &str) -> InstalledBundle {
+/// Returns such a Bundle with the content of the installed one.
+fn good(uid: &str) -> Bundle {
+    bundle(uid, Some("good"), Phase::Unpacked)
+}
+
+fn record(uid: &str) -> InstalledBundle {
     InstalledBundle {
         name: "a-1".to_owned(),
         uid: uid.to_owned(),
-        content_digest: digest.to_owned(),
+        content_digest: "good".to_owned(),
     }
 }
 
@@ -37,7 +42,7 @@ fn created(uid: &str) -> CreatedBundle {
 
 /// Returns the status after the installation of Bundle `a-1`; an older provisioner records no uid.
 fn status(installed: Option<&str>, created_uids: &[&str]) -> BundleInstanceStatus {
-    let installed = installed.map(|uid| record(uid, "good"));
+    let installed = installed.map(record);
     let bundles = created_uids.iter().map(|uid| created(uid)).collect();
     let (name, content_digest) = (Some("a-1".to_owned()), Some("good".to_owned()));
     with!(BundleInstanceStatus, installed_bundle_name: name, content_digest, installed, bundles)
@@ -57,37 +62,29 @@ fn a_bundle_is_installed_if_uid_and_digest_agree() {
     use Phase::{Failing, Pending, Unpacked};
     let own = status(Some("ours"), &["ours"]);
     let again = status(Some("ours"), &["ours", "again"]);
-    for (status, uid, digest, phase, expected) in [
-        (&own, "ours", Some("good"), Unpacked, "installed"),
-        (&own, "ours", Some("good"), Failing, "missing"),
-        (&own, "ours", None, Pending, "missing"),
-        (&own, "ours", Some("evil"), Unpacked, "replaced"),
-        (&own, "ours", Some("evil"), Failing, "replaced"),
-        (&own, "theirs", Some("good"), Unpacked, "missing"),
-        (&own, "theirs", Some("evil"), Unpacked, "replaced"),
-        (&own, "theirs", None, Pending, "replaced"),
+    assert_each!(|uid, digest, phase, status, expected| verdict(status, Some(&bundle(uid, digest, phase))) => expected;
+        "ours", Some("good"), Unpacked, &own => "installed";
+        "ours", Some("good"), Failing, &own => "missing";
+        "ours", None, Pending, &own => "missing";
+        "ours", Some("evil"), Unpacked, &own => "replaced";
+        "ours", Some("evil"), Failing, &own => "replaced";
+        "theirs", Some("good"), Unpacked, &own => "missing";
+        "theirs", Some("evil"), Unpacked, &own => "replaced";
+        "theirs", None, Pending, &own => "replaced";
         // The provisioner created it after another client deleted the installed one.
-        (&again, "again", Some("other"), Unpacked, "missing"),
-        (&again, "again", None, Pending, "missing"),
-    ] {
-        let found = bundle(uid, digest, phase);
-        assert_rows!(verdict(status, Some(&found)) => expected, "{uid} {digest:?} {phase:?}");
-    }
+        "again", Some("other"), Unpacked, &again => "missing";
+        "again", None, Pending, &again => "missing";
+    );
+    let released = with!(good("ours") => metadata.owner_references: None);
+    assert_eq!(verdict(&own, Some(&released)), "missing");
     assert_eq!(verdict(&own, None), "missing");
-}
-
-#[test]
-fn a_bundle_without_reference_is_not_installed() {
-    let released =
-        with!(bundle("ours", Some("good"), Phase::Unpacked) => metadata.owner_references: None);
-    assert_rows!(verdict(&status(Some("ours"), &["ours"]), Some(&released)) => "missing");
 }
 
 #[test]
 fn an_older_installation_is_adopted_once_by_its_digest() {
     let old = status(None, &[]);
     for (found, is_adopted, expected) in ::tests::rows![
-        bundle("any", Some("good"), Phase::Unpacked), true => "missing";
+        good("any"), true => "missing";
         bundle("any", Some("good"), Phase::Failing), true => "missing";
         bundle("any", Some("evil"), Phase::Unpacked), false => "replaced";
         bundle("any", None, Phase::Pending), false => "missing";
@@ -98,45 +95,43 @@ fn an_older_installation_is_adopted_once_by_its_digest() {
         let Some(adopted) = adopted else {
             continue;
         };
-        let installed = Some(record("any", "good"));
+        let installed = Some(record("any"));
         assert_rows!(adopted => with!(old.clone() => installed: installed, bundles: vec![created("any")]));
         // From then on another Bundle is not trusted.
-        let theirs = bundle("theirs", Some("good"), Phase::Unpacked);
-        assert_eq!(adopt(&adopted, &instance(), Some(&theirs), &[]), None);
+        assert_rows!(adopt(&adopted, &instance(), Some(&good("theirs")), &[]) => None);
     }
 
     let registry = with!(old.clone() => facts.cluster_service_version: Some("a.v1".to_owned()));
-    for (status, class, expected) in [
-        (&old, "core-rukpak-io-plain", true),
-        (&old, "core-rukpak-io-registry", false),
-        (&registry, "core-rukpak-io-plain", false),
-        (&registry, "core-rukpak-io-registry", true),
-        (&registry, "core.rukpak.io/converter", true),
-    ] {
-        let found = with!(bundle("any", Some("good"), Phase::Unpacked) => spec.provisioner_class_name: class.to_owned());
-        assert_rows!(adopt(status, &instance(), Some(&found), &[]).is_some() => expected, "{class}");
-    }
+    let of = |class: &str| with!(good("any") => spec.provisioner_class_name: class.to_owned());
+    assert_each!(|class, status, expected| adopt(status, &instance(), Some(&of(class)), &[]).is_some() => expected;
+        "core-rukpak-io-plain", &old => true;
+        "core-rukpak-io-registry", &old => false;
+        "core-rukpak-io-plain", &registry => false;
+        "core-rukpak-io-registry", &registry => true;
+        "core.rukpak.io/converter", &registry => true;
+    );
 
-    let released =
-        with!(bundle("any", Some("good"), Phase::Unpacked) => metadata.owner_references: None);
-    assert_eq!(adopt(&old, &instance(), Some(&released), &[]), None);
-    assert_eq!(adopt(&old, &instance(), None, &[]), None);
+    let released = with!(good("any") => metadata.owner_references: None);
     let nothing = BundleInstanceStatus::default();
-    assert_rows!(adopt(&nothing, &instance(), Some(&bundle("any", Some("good"), Phase::Unpacked)), &[]) => None);
+    assert_rows! {
+        adopt(&old, &instance(), Some(&released), &[]) => None;
+        adopt(&old, &instance(), None, &[]) => None;
+        adopt(&nothing, &instance(), Some(&good("any")), &[]) => None;
+    }
 }
 
 #[test]
 fn adoption_keeps_records_within_their_bound() {
     let uids: Vec<String> = (0..MAX_CREATED).map(|number| number.to_string()).collect();
     let uids: Vec<&str> = uids.iter().map(String::as_str).collect();
-    let found = bundle("any", Some("good"), Phase::Unpacked);
     let all = uids.iter().map(|uid| bundle(uid, None, Phase::Pending));
     let all: Vec<_> = all.map(Arc::new).collect();
-    let adopted = adopt(&status(None, &uids), &instance(), Some(&found), &all).unwrap();
-    assert_eq!(adopted.bundles.len(), MAX_CREATED);
-    assert_eq!(adopted.bundles.last(), Some(&created("any")));
-    // Its record exists already.
-    assert_rows!(adopt(&status(None, &["any"]), &instance(), Some(&found), &[]).unwrap().bundles => [created("any")]);
+    let adopted = adopt(&status(None, &uids), &instance(), Some(&good("any")), &all).unwrap();
+    assert_rows! {
+        (adopted.bundles.len(), adopted.bundles.last()) => (MAX_CREATED, Some(&created("any")));
+        // Its record exists already.
+        adopt(&status(None, &["any"]), &instance(), Some(&good("any")), &[]).unwrap().bundles => [created("any")];
+    }
 }
 
 // parity: rukpak-26
@@ -151,30 +146,26 @@ fn template_uses_only_created_bundles() {
         found.and_then(|bundle| bundle.metadata.uid.clone())
     };
     let uid = Some("ours".to_owned());
-    assert_eq!(found(&status(None, &["ours"]), &both), uid);
-    assert_eq!(found(&status(None, &[]), &both), None);
-    assert_eq!(found(&status(None, &["ours"]), &both[..1]), None);
-
-    // The newer of two created Bundles counts.
-    let newer = Arc::new(bundle("newer", None, Phase::Pending));
-    assert_rows!(found(&status(None, &["ours", "newer"]), &[Arc::clone(&own), newer]).as_deref() => Some("newer"));
-
-    let mut other_template = status(None, &["ours"]);
-    other_template.bundles[0].template_hash = "other".to_owned();
-    assert_eq!(found(&other_template, &both), None);
-    let mut other_spec = bundle("ours", None, Phase::Pending);
-    other_spec.spec.provisioner_class_name = "core-rukpak-io-registry".to_owned();
-    assert_rows!(found(&status(None, &["ours"]), &[Arc::new(other_spec)]) => None);
-
-    // Labels do not matter: clients can change them.
-    let unlabeled = with!(bundle("ours", None, Phase::Pending) => metadata.labels: None);
-    assert_rows!(found(&status(None, &["ours"]), &[Arc::new(unlabeled)]) => uid);
-
-    // Installed once, it has the content that was installed.
-    let altered = [Arc::new(bundle("ours", Some("evil"), Phase::Unpacked))];
-    assert_eq!(found(&status(Some("ours"), &["ours"]), &altered), None);
-    let same = [Arc::new(bundle("ours", Some("good"), Phase::Unpacked))];
-    assert_eq!(found(&status(Some("ours"), &["ours"]), &same), uid);
+    let of_ours = |bundle| found(&status(None, &["ours"]), &[Arc::new(bundle)]);
+    let installed = |bundle| found(&status(Some("ours"), &["ours"]), &[Arc::new(bundle)]);
+    let pending = |uid| bundle(uid, None, Phase::Pending);
+    let class = "core-rukpak-io-registry".to_owned();
+    let newer = [Arc::clone(&own), Arc::new(pending("newer"))];
+    let other_template = with!(status(None, &["ours"]) => |status| status.bundles[0].template_hash = "other".to_owned());
+    assert_rows! {
+        found(&status(None, &["ours"]), &both) => uid;
+        found(&status(None, &[]), &both) => None;
+        found(&status(None, &["ours"]), &both[..1]) => None;
+        // The newer of two created Bundles counts.
+        found(&status(None, &["ours", "newer"]), &newer).as_deref() => Some("newer");
+        found(&other_template, &both) => None;
+        of_ours(with!(pending("ours") => spec.provisioner_class_name: class)) => None;
+        // Labels do not matter: clients can change them.
+        of_ours(with!(pending("ours") => metadata.labels: None)) => uid;
+        // Installed once, it has the content that was installed.
+        installed(bundle("ours", Some("evil"), Phase::Unpacked)) => None;
+        installed(good("ours")) => uid;
+    }
 }
 
 #[test]

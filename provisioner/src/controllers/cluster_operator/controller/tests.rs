@@ -15,7 +15,7 @@ use manifests::{
 use serde_json::{Value, json};
 
 use crate::controllers::{
-    catalog_source::max_openshift::{self, MaxOpenShiftVersions},
+    catalog_source::max_openshift::{CatalogMaximum, MaxOpenShiftVersions},
     cluster_operator::{
         cache::{ClusterState, ObjectCache},
         decide::{Decision, DecisionInputs, LastStatuses, StatusTarget, decide},
@@ -64,22 +64,22 @@ fn instance(name: &str, newest: &str) -> BundleInstance {
 #[derive(Default)]
 struct TestInputs {
     /// `None` if no catalog has the bundle.
-    catalogs: Option<max_openshift::CatalogMaximum>,
-    subscribed: Option<max_openshift::CatalogMaximum>,
+    catalogs: Option<CatalogMaximum>,
+    subscribed: Option<CatalogMaximum>,
     /// The lowest value of all catalogs; `None` if only the catalog of the Subscription exists.
-    lowest: Option<max_openshift::CatalogMaximum>,
+    lowest: Option<CatalogMaximum>,
     kept: Option<Arc<MaxOpenShiftVersions>>,
     removed: Removed,
     release: Option<&'static str>,
     written: LastStatuses,
 }
 
-fn declares(text: &str) -> max_openshift::CatalogMaximum {
-    max_openshift::CatalogMaximum::Declared(Some(text.to_owned()))
+fn declares(text: &str) -> CatalogMaximum {
+    CatalogMaximum::Declared(Some(text.to_owned()))
 }
 
 fn decided(facts: &ClusterState, inputs: &TestInputs) -> Option<Decision> {
-    let absent = max_openshift::CatalogMaximum::NotFound;
+    let absent = CatalogMaximum::NotFound;
     let catalogs = |_: &Identity| inputs.catalogs.clone().unwrap_or(absent.clone());
     let subscribed = |_: &Entry| {
         let named = inputs.subscribed.clone()?;
@@ -143,8 +143,7 @@ fn decision_waits_for_every_initial_list() {
         |facts| facts.status = ObjectCache::default(),
     ];
     for forget in forget {
-        let mut facts = facts();
-        forget(&mut facts);
+        let facts = with!(facts() => |facts| forget(&mut facts));
         assert!(decided(&facts, &TestInputs::default()).is_none());
     }
 }
@@ -167,15 +166,12 @@ fn failed_lists_close_the_gate_and_are_named() {
         assert_eq!(reason, "ErrorCheckingOperatorCompatibility");
         assert!(message.contains(expected), "{message}");
     }
-    // Related objects only decide about a warning.
+    // Related objects only decide about a warning, and the gate does not depend on PlatformOperators.
     let mut facts = facts();
     facts.components.fails(&"no components");
-    assert_eq!(gate(&facts, &TestInputs::default()).0, "AsExpected");
-    // The gate does not depend on PlatformOperators.
     facts.operators.fails(&"no operators");
-    assert_eq!(gate(&facts, &TestInputs::default()).0, "AsExpected");
     let found = decided(&facts, &TestInputs::default()).unwrap();
-    assert_eq!(found.tally, None);
+    assert_rows!((found.verdict.reason, &found.tally) => ("AsExpected", &None));
     let StatusTarget::ClusterOperators { core, .. } = found.report else {
         panic!("there are ClusterOperators");
     };
@@ -187,50 +183,48 @@ fn failed_lists_close_the_gate_and_are_named() {
 #[test]
 fn own_release_replaces_an_unreadable_cluster_version() {
     let mut facts = facts_with_etcd("4.13");
-    facts.version.fails(&"nobody answers");
-    let of = |release| gate(&facts, &with!(TestInputs::default() => release: release)).0;
-    for unknown in [None, Some("0.0.1-snapshot")] {
-        assert_eq!(of(unknown), "ErrorCheckingOperatorCompatibility");
-    }
-    assert_eq!(of(Some("4.12.9")), "AsExpected");
-    assert_eq!(of(Some("4.13.0")), "IncompatibleOperatorsInstalled");
+    facts.version.fails(&"connection refused");
+    assert_each!(|release, expected| gate(&facts, &with!(TestInputs::default() => release: release)).0 => expected;
+        None => "ErrorCheckingOperatorCompatibility";
+        Some("0.0.1-snapshot") => "ErrorCheckingOperatorCompatibility";
+        Some("4.12.9") => "AsExpected";
+        Some("4.13.0") => "IncompatibleOperatorsInstalled";
+    );
+    // No OpenShift at all.
     facts.version.mark_not_served();
-    assert_rows! {
-        gate(&facts, &TestInputs { release: Some("4.13.0"), ..TestInputs::default() }).0 => "AsExpected", "no OpenShift at all";
-    }
+    let newer = with!(TestInputs::default() => release: Some("4.13.0"));
+    assert_eq!(gate(&facts, &newer).0, "AsExpected");
 }
 
 // parity: platform-21
 #[test]
 fn operator_condition_matches_by_name_and_namespace() {
-    for (name, reason) in [
-        ("ns/etcd.v1", "OperatorConditionsNotUpgradeable"),
-        ("ns/etcd.v2", "AsExpected"),
-        ("other/etcd.v1", "AsExpected"),
-        ("olm/moon.v1", "OperatorConditionsNotUpgradeable"),
-    ] {
+    let of = |name: &str| {
         let mut facts = facts_with_etcd("4.13");
         olm::put(&mut facts, "olm/moon.v1", &olm::properties("4.13"));
         let refusal = ("Busy".into(), "moving data".into());
         facts.refusals.put(name.into(), refusal);
-        let (found, message) = gate(&facts, &TestInputs::default());
-        assert_eq!(found, reason, "{name}: {message}");
-        assert_eq!(message.contains("Busy: moving data"), found != "AsExpected");
-    }
+        let (reason, message) = gate(&facts, &TestInputs::default());
+        (reason, message.contains("Busy: moving data"))
+    };
+    assert_each!(|name, reason, is_reported| of(name) => (reason, is_reported);
+        "ns/etcd.v1", "OperatorConditionsNotUpgradeable" => true;
+        "ns/etcd.v2", "AsExpected" => false;
+        "other/etcd.v1", "AsExpected" => false;
+        "olm/moon.v1", "OperatorConditionsNotUpgradeable" => true;
+    );
 }
 
 #[test]
 fn last_value_counts_while_its_catalog_is_unavailable() {
     let facts = facts_with_etcd("4.12");
-    let inputs_with =
-        |catalogs: max_openshift::CatalogMaximum| with!(TestInputs, catalogs: Some(catalogs));
-    let away = || inputs_with(max_openshift::CatalogMaximum::Unavailable(None));
+    let of = |catalogs| with!(TestInputs, catalogs: Some(catalogs));
+    let away = || of(CatalogMaximum::Unavailable(None));
     let blocked = "IncompatibleOperatorsInstalled";
     let (reason, message) = gate(&facts, &away());
     let remedy = "upgrade the operator to etcd-after-1.0.0-on-4.13, which supports 4.13";
-    assert_eq!(reason, blocked);
-    assert!(message.contains(remedy), "{message}");
-    let found = decided(&facts, &inputs_with(declares("\"4.13\""))).unwrap();
+    assert_rows!((reason, message.contains(remedy)) => (blocked, true), "{message}");
+    let found = decided(&facts, &of(declares("\"4.13\""))).unwrap();
     assert_eq!(found.verdict.reason, "AsExpected");
     let recorded = found.maxima.clone().map(Arc::new);
     let status = aggregated(found);
@@ -291,59 +285,62 @@ fn removed_apis_are_warnings_of_the_gate() {
     };
     let found = decided(&facts, &uses(&[word], false)).unwrap();
     let line = format!("Ready for upgrade\n- ns/etcd: Warning: {word}");
-    assert!(found.verdict.is_upgradeable);
-    assert_eq!(found.verdict.reason, "RemovedAPIsInUse");
-    assert_eq!(found.verdict.message, line);
+    let verdict = &found.verdict;
+    assert_rows!((verdict.reason, &verdict.message, verdict.is_upgradeable) => ("RemovedAPIsInUse", &line, true));
 
     // A live revision does not list its uses: the last published warnings count.
     let operator = with!(aggregated_operator() => status: Some(aggregated(found)));
     facts.aggregated.put(AGGREGATED.into(), operator);
-    let instances = &mut facts.instances;
-    instances.put("other".into(), instance("other", "4.13"));
-    let both = |message| format!("- ns/etcd: Warning: {message}\n- ns/other: Warning: {message}");
-    for (messages, expected) in ::tests::rows![
-        &[][..] => line;
-        &[word] => format!("Ready for upgrade\n{}", both(word));
-        &[call] => format!("Ready for upgrade\n{}", both(call));
-    ] {
-        assert_rows!(gate(&facts, &uses(messages, true)) => ("RemovedAPIsInUse", expected), "{messages:?}");
+    let other = instance("other", "4.13");
+    facts.instances.put("other".into(), other);
+    let both = |message| {
+        format!("Ready for upgrade\n- ns/etcd: Warning: {message}\n- ns/other: Warning: {message}")
+    };
+    assert_rows! {
+        gate(&facts, &uses(&[], true)) => ("RemovedAPIsInUse", line);
+        gate(&facts, &uses(&[word], true)) => ("RemovedAPIsInUse", both(word));
+        gate(&facts, &uses(&[call], true)) => ("RemovedAPIsInUse", both(call));
+        gate(&facts, &uses(&[], false)) => ("AsExpected", "Ready for upgrade".to_owned());
     }
-    assert_rows!(gate(&facts, &uses(&[], false)) => ("AsExpected", "Ready for upgrade".to_owned()));
 }
 
 #[test]
 fn operator_condition_without_a_spec_is_ignored() {
     let of = |object: Value| reduce::refusal(serde_json::from_value(object).unwrap());
     let metadata = json!({"name": "etcd.v1", "namespace": "ns"});
-    assert_eq!(of(json!({"metadata": metadata})), None);
-    assert_rows!(of(json!({"metadata": metadata, "status": null, "spec": {}})) => None);
     let asks = json!([{
         "type": "Upgradeable", "status": "False", "reason": "Busy", "message": "x".repeat(9000),
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }]);
     let refused = of(json!({"metadata": metadata, "spec": {"conditions": asks}}));
     let (reason, message) = refused.unwrap();
-    assert_eq!(reason, "Busy");
-    assert!(message.chars().count() < 500);
-    assert_rows!(of(json!({"metadata": metadata, "status": {"conditions": asks}})).is_some() => true);
+    assert_rows! {
+        (&*reason, message.chars().count() < 500) => ("Busy", true);
+        of(json!({"metadata": metadata, "status": {"conditions": asks}})).is_some() => true;
+        of(json!({"metadata": metadata})) => None;
+        of(json!({"metadata": metadata, "status": null, "spec": {}})) => None;
+    }
 }
 
 #[test]
 fn only_needed_fields_of_objects_are_cached() {
     let instance = instance("etcd", "4.12");
-    assert_eq!(instance.spec.template.spec.source.image, None);
     let status = instance.status.unwrap();
     let inventory = status.inventory.unwrap();
-    assert!(inventory.kinds.is_empty() && inventory.count > 0);
-    assert_eq!(status.facts.package.as_deref(), Some("etcd"));
     let condition = json!({
         "type": "Installed", "status": "False", "reason": "InstallFailed", "message": "x".repeat(30_000),
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     });
-    let status = json!({"conditions": [condition]});
-    let operator = object!({"metadata": {"name": "etcd"}, "spec": {"package": {"name": "etcd"}}, "status": status});
+    let operator = object!({
+        "metadata": {"name": "etcd"}, "spec": {"package": {"name": "etcd"}}, "status": {"conditions": [condition]},
+    });
     let operator = reduce::operator(operator).unwrap();
-    assert_rows!(operator.status.unwrap().conditions[0].message.chars().count() <= 401 => true);
+    assert_rows! {
+        instance.spec.template.spec.source.image => None;
+        (inventory.kinds.len(), inventory.count) => (0, 1);
+        status.facts.package.as_deref() => Some("etcd");
+        operator.status.unwrap().conditions[0].message.chars().count() <= 401 => true;
+    }
 }
 
 #[test]
@@ -362,8 +359,10 @@ fn platform_status_is_used_without_cluster_operators() {
     let absent: Change = |facts| facts.status.mark_not_served();
     let none: Change = |facts| facts.aggregated.mark_not_served();
     let failing: Change = |facts| facts.aggregated.fails(&"forbidden");
-    assert_eq!(report(|_| false, listed), "operators");
-    assert_eq!(report(none, listed), "status");
-    assert_eq!(report(none, absent), "nowhere");
-    assert_eq!(report(failing, listed), "nowhere");
+    assert_rows! {
+        report(|_| false, listed) => "operators";
+        report(none, listed) => "status";
+        report(none, absent) => "nowhere";
+        report(failing, listed) => "nowhere";
+    }
 }

@@ -91,10 +91,10 @@ fn find<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> &'a OperatorStatu
         .unwrap()
 }
 
-fn related(status: &ClusterOperatorStatus) -> Vec<(&str, &str)> {
+fn related(status: &ClusterOperatorStatus) -> String {
     let objects = status.related_objects.iter();
-    let objects = objects.map(|object| (&*object.resource, &*object.name));
-    objects.collect()
+    let objects = objects.map(|object| format!("{}/{}", object.resource, object.name));
+    objects.collect::<Vec<_>>().join(" ")
 }
 
 fn reported<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> (&'a str, &'a str, &'a str) {
@@ -120,25 +120,20 @@ fn since(status: &ClusterOperatorStatus, type_: &str) -> Timestamp {
 fn status_is_healthy_without_platform_operators() {
     let input = input(&[], 0);
     let status = written(None, &input);
-    let message = "No platform operators are present in the cluster";
-    for (type_, expected, message) in [
-        ("Available", "True", message),
-        ("Progressing", "False", message),
-        ("Degraded", "False", message),
-        ("Upgradeable", "True", "Ready for upgrade"),
-    ] {
-        assert_eq!(reported(&status, type_), (expected, "AsExpected", message));
-    }
-    let versions = status.versions.iter();
-    assert_rows! {
-        versions.map(|operand| (&*operand.name, &*operand.version)).collect::<Vec<_>>() => [("operator", "4.12.0")];
-        status.related_objects.iter().map(|object| &*object.group).eq(["", "platform.openshift.io"]) => true;
-    }
-    assert_rows!(related(&status) => [("namespaces", "platform-system"), ("platformoperators", "")]);
-    // Stable over time.
     let later = with!(input => now: at(500));
-    assert_eq!(written(Some(&status), &later), status);
-    assert_eq!(cluster_operator(None, &later, "a", None).recheck, None);
+    let message = "No platform operators are present in the cluster";
+    assert_rows! {
+        reported(&status, "Available") => ("True", "AsExpected", message);
+        reported(&status, "Progressing") => ("False", "AsExpected", message);
+        reported(&status, "Degraded") => ("False", "AsExpected", message);
+        reported(&status, "Upgradeable") => ("True", "AsExpected", "Ready for upgrade");
+        status.versions.iter().map(|operand| (&*operand.name, &*operand.version)).collect::<Vec<_>>() => [("operator", "4.12.0")];
+        status.related_objects.iter().map(|object| &*object.group).eq(["", "platform.openshift.io"]) => true;
+        related(&status) => "namespaces/platform-system platformoperators/";
+        // Stable over time.
+        written(Some(&status), &later) => status;
+        cluster_operator(None, &later, "a", None).recheck => None;
+    }
 }
 
 /// While the cluster is being installed, operators that are not installed keep it from being ready.
@@ -171,21 +166,20 @@ fn day_0_requires_all_operators_to_be_installed() {
             assert_eq!(brief(&status), brief_, "{operators:?}");
             assert_eq!(reported(&status, "Available").2, available);
             for type_ in ["Available", "Progressing", "Degraded", "Upgradeable"] {
-                assert!(
-                    !reported(&status, type_).1.is_empty()
-                        && !reported(&status, type_).2.is_empty()
-                );
+                let (_, reason, message) = reported(&status, type_);
+                assert!(!reason.is_empty() && !message.is_empty(), "{type_}");
             }
         }
     }
     let bad = [bad("a"), good("b")];
     let status = written(None, &input(&bad, 5));
-    assert_eq!(reported(&status, "Available").1, "PlatformOperatorError");
     let installing = "Installing 1 of 2 platform operators";
-    assert_rows!(reported(&status, "Progressing") => ("True", "PlatformOperatorsInstalling", installing));
-    // The failing operator is deleted, and the status is healthy.
-    let status = written(Some(&status), &input(&bad[1..], 6));
-    assert_eq!(brief(&status), "T F F");
+    assert_rows! {
+        reported(&status, "Available").1 => "PlatformOperatorError";
+        reported(&status, "Progressing") => ("True", "PlatformOperatorsInstalling", installing);
+        // The failing operator is deleted, and the status is healthy.
+        brief(&written(Some(&status), &input(&bad[1..], 6))) => "T F F";
+    }
 }
 
 /// Platform operators may be created long after the manager has started, as long as the cluster is being installed.
@@ -206,29 +200,27 @@ fn day_0_lasts_until_the_cluster_is_installed() {
 // parity: max-olm-21, openshift-21
 #[test]
 fn transition_times_change_only_with_the_status() {
-    let operators = [good("a"), operator("b", Some(("False", "Unpacking", 0)))];
-    let first = written(None, &input(&operators, 1));
-    let second = written(Some(&first), &input(&operators, 2));
-    assert_eq!(first, second);
-    assert_eq!(since(&second, "Available"), at(1));
-    // A changed message is not a transition.
-    let worse = [good("a"), operator("b", Some(("False", "UnpackFailed", 0)))];
-    let third = written(Some(&second), &input(&worse, 3));
-    assert_ne!(third, second);
-    assert_eq!(since(&third, "Available"), at(1));
-    let well = [good("a"), good("b")];
-    let fourth = written(Some(&third), &input(&well, 4));
-    assert_eq!(since(&fourth, "Available"), at(4));
-    assert_eq!(since(&fourth, "Degraded"), at(1));
-    // Fractions of a second are not written.
-    let now = at(5).checked_add(Duration::from_millis(1234)).unwrap();
-    let odd = with!(input(&operators, 0) => now: now);
-    assert_rows!(since(&written(None, &odd), "Available") => at(5).checked_add(Duration::from_secs(1)).unwrap());
-    // The order of the operators in the cache does not matter.
-    let two = [operator("b", None), operator("a", None)];
-    let turned = [operator("a", None), operator("b", None)];
-    let listed = |operators| written(None, &input(operators, 1));
-    assert_eq!(listed(&two), listed(&turned));
+    let two = |reason| [good("a"), operator("b", Some(("False", reason, 0)))];
+    let first = written(None, &input(&two("Unpacking"), 1));
+    let third = written(Some(&first), &input(&two("UnpackFailed"), 3));
+    let fourth = written(Some(&third), &input(&[good("a"), good("b")], 4));
+    let after = |before: Timestamp, time: Duration| before.checked_add(time).unwrap();
+    let operators = two("Unpacking");
+    let odd = with!(input(&operators, 0) => now: after(at(5), Duration::from_millis(1234)));
+    let [a, b] = ["a", "b"].map(|name| operator(name, None));
+    assert_rows! {
+        written(Some(&first), &input(&operators, 2)) => first;
+        since(&first, "Available") => at(1);
+        // A changed message is not a transition.
+        third != first => true;
+        since(&third, "Available") => at(1);
+        since(&fourth, "Available") => at(4);
+        since(&fourth, "Degraded") => at(1);
+        // Fractions of a second are not written.
+        since(&written(None, &odd), "Available") => after(at(5), Duration::from_secs(1));
+        // The order of the operators in the cache does not matter.
+        written(None, &input(&[b.clone(), a.clone()], 1)) => written(None, &input(&[a, b], 1));
+    }
 }
 
 // parity: openshift-21
@@ -236,14 +228,11 @@ fn transition_times_change_only_with_the_status() {
 fn edited_status_is_repaired() {
     let operators = [good("a")];
     let status_before = written(None, &input(&operators, 1));
-    let mut edited = status_before.clone();
+    let mut edited = with!(status_before.clone() => versions: vec![], related_objects: vec![], extension: Some(json!("nonsense")));
     edited.conditions[0].status = "False".into();
     edited.conditions[1].reason = None;
     edited.conditions.remove(2);
     edited.conditions.push(edited.conditions[0].clone());
-    edited.versions.clear();
-    edited.related_objects.clear();
-    edited.extension = Some(json!("nonsense"));
     let status = written(Some(&edited), &input(&operators, 9));
     assert_rows! {
         brief(&status) => "T F F";
@@ -261,13 +250,12 @@ fn edited_status_is_repaired() {
 // parity: openshift-22
 #[test]
 fn reported_release_is_that_of_the_payload() {
-    for (release, version) in [
-        (Some("4.13.1"), "4.13.1"),
-        (Some(""), "0.0.1-snapshot"),
-        (None, "0.0.1-snapshot"),
-    ] {
-        assert_rows!(cluster_operator(None, &input(&[], 0), "a", release).status.versions[0].version => version);
-    }
+    let version = |release| cluster_operator(None, &input(&[], 0), "a", release).status;
+    assert_each!(|release, expected| version(release).versions[0].version => expected;
+        Some("4.13.1") => "4.13.1";
+        Some("") => "0.0.1-snapshot";
+        None => "0.0.1-snapshot";
+    );
 }
 
 #[test]
@@ -276,30 +264,26 @@ fn upgrade_gate_is_reported_and_its_list_recorded() {
     let mut input = with!(input(&[], 0) => gate: &gate);
     input.catalog_maxima = [("etcd/etcd.v1@sha256:a".to_owned(), "4.12".to_owned())].into();
     let status = written(None, &input);
-    assert_rows!(reported(&status, "Upgradeable") => ("False", gate.reason, &*gate.message));
+    let platform = platform_status(None, &input, Some("1.36")).status;
     assert_rows! {
+        reported(&status, "Upgradeable") => ("False", gate.reason, &*gate.message);
         status.extension.clone().unwrap() => json!({
             "firstAvailable": START, "operators": 0, "installed": 0, "moreConcerns": 3,
             "concerns": [{"operator": "a/b", "effect": "Blocks", "message": "supports OpenShift up to 4.12"}],
             "catalogMaxima": {"etcd/etcd.v1@sha256:a": "4.12"},
         });
+        platform.cluster_minor.as_deref() => Some("1.36");
+        serde_json::to_value(&platform.details).unwrap() => status.extension.unwrap();
+        platform_status(Some(&platform), &input, Some("1.36")).status => platform;
     }
     // A PlatformStatus has the same conditions.
-    let platform = platform_status(None, &input, Some("1.36")).status;
-    assert_eq!(platform.cluster_minor.as_deref(), Some("1.36"));
-    assert_rows!(serde_json::to_value(&platform.details).unwrap() => status.extension.unwrap());
-    let both = platform.conditions.iter().zip(&status.conditions);
-    for (a, b) in both {
-        assert_eq!((&a.type_, &a.status), (&b.type_, &b.status));
-        assert_rows!((Some(&a.reason), Some(&a.message)) => (b.reason.as_ref(), b.message.as_ref()));
-        assert_rows!(Some(&a.last_transition_time) => b.last_transition_time.as_ref());
+    for (a, b) in platform.conditions.iter().zip(&status.conditions) {
+        assert_rows! {
+            (&a.type_, &a.status, Some(&a.reason)) => (&b.type_, &b.status, b.reason.as_ref());
+            (Some(&a.message), Some(&a.last_transition_time)) => (b.message.as_ref(), b.last_transition_time.as_ref());
+        }
     }
-    assert_rows!(platform_status(Some(&platform), &input, Some("1.36")).status => platform);
-}
-
-#[test]
-fn recorded_maxima_are_bounded() {
-    let mut input = input(&[], 0);
+    // The recorded values are bounded.
     let many = (0..3000).map(|n| (format!("etcd/etcd.v{n}@sha256:a"), "4.12".to_owned()));
     input.catalog_maxima.extend(many);
     assert_rows!(platform_status(None, &input, None).status.details.catalog_maxima.len() => limits::CONCERNS as usize);

@@ -1,9 +1,6 @@
 use catalog::choose::{CatalogAnswer, Offer};
 use convert::removed_apis::request_counts::RequestCount;
-use manifests::{
-    api::{bundle_instance::RemovedApi, labels},
-    openshift::Release,
-};
+use manifests::{api::labels, openshift::Release};
 use serde_json::{Value, json};
 
 use super::{uses::removed, *};
@@ -36,26 +33,28 @@ fn counted(account: &str, until: &str) -> ApiCalls {
     with!(ApiCalls::default() => |calls| calls.add("cronjobs.v1beta1.batch", &count))
 }
 
+/// Returns a revision with these uses of removed APIs: the release without the API, and the message.
+fn revision(number: i64, state: &str, uses: &[(&str, &str)]) -> Value {
+    let uses = uses
+        .iter()
+        .map(|use_| json!({"removedIn": use_.0, "message": use_.1}));
+    json!({
+        "number": number, "state": state, "cause": "Upgrade", "bundle": "a-1", "digest": "d", "checksum": "c", "parts": 1,
+        "created": "2026-01-01T00:00:00Z", "removedApis": uses.collect::<Vec<_>>(),
+    })
+}
+
+fn active(uses: &[(&str, &str)]) -> Value {
+    revision(1, "Active", uses)
+}
+
 #[test]
 fn live_revisions_and_counted_calls_use_removed_apis() {
-    let revision = |number: i64, state: &str, uses: &[(&str, &str)]| {
-        let uses = uses
-            .iter()
-            .map(|(removed_in, message)| json!({"removedIn": removed_in, "message": message}));
-        json!({
-            "number": number, "state": state, "cause": "Upgrade", "bundle": "a-1", "digest": "d", "checksum": "c", "parts": 1,
-            "created": "2026-01-01T00:00:00Z", "removedApis": uses.collect::<Vec<_>>(),
-        })
-    };
     let budget = ("1.25", "PodDisruptionBudget tide/a");
     let cron = ("1.26", "CronJob tide/a");
     let role = ("1.25", "ClusterRole tide");
-    let unknown = || {
-        let mut revision = revision(1, "Active", &[]);
-        revision.as_object_mut().unwrap().remove("removedApis");
-        revision
-    };
-    let active = |uses: &[(&str, &str)]| revision(1, "Active", uses);
+    let unknown =
+        || with!(active(&[]) => |revision| revision.as_object_mut().unwrap().remove("removedApis"));
     let call = "ServiceAccount tide/a1 called cronjobs.v1beta1.batch 7 times within a day; Kubernetes 1.25 does not serve this API";
     let none = ApiCalls::default;
     for (revisions, calls, expected) in ::tests::rows![
@@ -84,18 +83,12 @@ fn live_revisions_and_counted_calls_use_removed_apis() {
 
 #[test]
 fn messages_about_removed_apis_are_bounded() {
-    let uses = (0..100).map(|number| RemovedApi {
-        removed_in: "1.25".to_owned(),
-        message: format!("Role tide/{number}"),
-    });
-    let uses: Vec<RemovedApi> = uses.collect();
-    let revisions = json!([{
-        "number": 1, "state": "Active", "cause": "Install", "bundle": "a-1", "digest": "d", "checksum": "c", "parts": 1,
-        "created": "2026-01-01T00:00:00Z", "removedApis": uses,
-    }]);
+    let roles = (0..100).map(|number| format!("Role tide/{number}"));
+    let roles: Vec<String> = roles.collect();
+    let uses: Vec<_> = roles.iter().map(|role| ("1.25", &**role)).collect();
+    let instance = with_revisions(&json!([active(&uses)]));
     let version = KubeVersion::new(1, 24);
-    let found = removed(&with_revisions(&revisions), &ApiCalls::default(), version);
-    let found = found.messages;
+    let found = removed(&instance, &ApiCalls::default(), version).messages;
     assert_eq!(found.len(), 65);
     assert_rows!(found[64] => "36 more uses of APIs that Kubernetes 1.25 does not serve");
 }
@@ -117,25 +110,22 @@ fn unblocking_version_is_installable_on_this_cluster() {
         upgrade_path(instance, None, &[offer(answer)], running)
     };
     let whole = CatalogAnswer::Package(&package);
+    let away = CatalogAnswer::Unavailable("away");
     let upgrade = UpgradeRemedy::Upgrade("1.1.0".to_owned());
+    let unavailable = "catalog ours/mine is currently unavailable".to_owned();
+    let unknown = UpgradeRemedy::Unknown(unavailable);
     let tide = instance();
-    assert_eq!(found(&tide, whole, 20), upgrade);
-    assert_eq!(found(&tide, whole, 21), UpgradeRemedy::None);
-    assert_eq!(
-        found(&tide, CatalogAnswer::NotFound, 20),
-        UpgradeRemedy::None
-    );
-    let invalid_maximum =
-        UpgradeRemedy::Unknown("catalog ours/mine is currently unavailable".to_owned());
-    assert_eq!(found(&tide, CatalogAnswer::Pending, 20), invalid_maximum);
-    assert_eq!(
-        found(&tide, CatalogAnswer::Unavailable("away"), 20),
-        invalid_maximum
-    );
     let mut nameless = tide.clone();
     let facts = &mut nameless.status.as_mut().unwrap().facts;
     (facts.package, facts.cluster_service_version) = (None, None);
-    assert_eq!(found(&nameless, whole, 20), UpgradeRemedy::None);
+    assert_rows! {
+        found(&tide, whole, 20) => upgrade;
+        found(&tide, whole, 21) => UpgradeRemedy::None;
+        found(&tide, CatalogAnswer::NotFound, 20) => UpgradeRemedy::None;
+        found(&tide, CatalogAnswer::Pending, 20) => unknown;
+        found(&tide, away, 20) => unknown;
+        found(&nameless, whole, 20) => UpgradeRemedy::None;
+    }
 
     // Plain manifests do not contain their name; the recorded choice does.
     let digest = format!("sha256:{}", "a".repeat(64));
@@ -147,17 +137,14 @@ fn unblocking_version_is_installable_on_this_cluster() {
     nameless.metadata.annotations = Some([memo].into());
     let source = json!({"type": "image", "image": {"ref": format!("quay.io/tide@{digest}")}});
     nameless.status.as_mut().unwrap().resolved_source = serde_json::from_value(source).unwrap();
-    assert_eq!(found(&nameless, whole, 20), upgrade);
-    assert_eq!(
-        found(&nameless, CatalogAnswer::Unavailable("away"), 20),
-        invalid_maximum
-    );
-    // The bundle is from this catalog, so no other catalog is used.
-    let others = [
-        offer(CatalogAnswer::Pending),
-        with!(offer(whole) => catalog: "ours/other"),
-    ];
-    assert_rows!(upgrade_path(&nameless, None, &others, (Release::new(4, 20), None)) => invalid_maximum);
+    let other = with!(offer(whole) => catalog: "ours/other");
+    let others = [offer(CatalogAnswer::Pending), other];
+    assert_rows! {
+        found(&nameless, whole, 20) => upgrade;
+        found(&nameless, away, 20) => unknown;
+        // The bundle is from this catalog, so no other catalog is used.
+        upgrade_path(&nameless, None, &others, (Release::new(4, 20), None)) => unknown;
+    }
 }
 
 #[test]

@@ -141,24 +141,22 @@ mod tests {
     // parity: max-olm-13
     #[test]
     fn copies_of_a_csv_do_not_count() {
-        let csv = |metadata: Value, reason| {
+        let csv = |namespace: &str, labels: Value, reason| {
+            let annotations = json!({"olm.operatorNamespace": namespace});
+            let metadata = json!({"name": "etcd.v1", "namespace": "a", "annotations": annotations, "labels": labels});
             let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
-            InstalledOperator::of_csv(&metadata, reason)
-                .map(|operator| format!("{}/{}", operator.namespace, operator.name))
+            let operator = InstalledOperator::of_csv(&metadata, reason)?;
+            Some((operator.label(), operator.remedy))
         };
-        let own = json!({"name": "etcd.v1", "namespace": "a", "annotations": {"olm.operatorNamespace": "a"}});
-        assert_eq!(csv(own.clone(), None).as_deref(), Some("a/etcd.v1"));
-        assert_rows!(csv(own.clone(), Some("InstallSucceeded")).as_deref() => Some("a/etcd.v1"));
         // A ClusterServiceVersion has no spec.overrides, and no catalog offers an upgrade from it.
-        let metadata: ObjectMeta = serde_json::from_value(own.clone()).unwrap();
-        let remedy = InstalledOperator::of_csv(&metadata, None).unwrap().remedy;
-        assert_eq!(remedy, UpgradeRemedy::Subscription);
-        assert_eq!(csv(own, Some("Copied")), None);
-        let of_other = json!({"name": "etcd.v1", "namespace": "a", "annotations": {"olm.operatorNamespace": "b"}});
-        assert_eq!(csv(of_other, None), None);
-        let copied =
-            json!({"name": "etcd.v1", "namespace": "a", "labels": {"olm.copiedFrom": "a"}});
-        assert_eq!(csv(copied, None), None);
+        let own = || ("a/etcd.v1".to_owned(), UpgradeRemedy::Subscription);
+        assert_each!(|namespace, labels, reason, expected| csv(namespace, labels, reason) => expected;
+            "a", json!({}), None => Some(own());
+            "a", json!({}), Some("InstallSucceeded") => Some(own());
+            "a", json!({}), Some("Copied") => None;
+            "b", json!({}), None => None;
+            "a", json!({"olm.copiedFrom": "a"}), None => None;
+        );
     }
 
     fn instance(status: &Value, overrides: &Value) -> BundleInstance {
@@ -179,26 +177,25 @@ mod tests {
             let operator = InstalledOperator::of_instance(&instance(&status, &json!([])), &maxima);
             operator.unwrap().max_openshift.unwrap()
         };
-        assert_eq!(value(key("etcd", "etcd.v1", &digest)), "\"4.13\"");
-        assert_eq!(value(key("etcd", "etcd.v2", &digest)), "4.12");
-        assert_eq!(value(key("etcd", "etcd.v1", "sha256:b")), "4.12");
-
         let none = BTreeMap::new();
-        let by = |digest: &str, constraint: &str| {
-            let overrides =
-                json!([{"constraint": constraint, "digest": digest, "reason": "tested"}]);
-            let instance = instance(&status, &overrides);
-            InstalledOperator::of_instance(&instance, &none)
-                .unwrap()
-                .overridden
+        let overridden = |digest: &str, constraint: &str| {
+            let entry = json!({"constraint": constraint, "digest": digest, "reason": "tested"});
+            let instance = instance(&status, &json!([entry]));
+            let operator = InstalledOperator::of_instance(&instance, &none);
+            operator.unwrap().overridden
         };
-        assert_rows!(by(&digest, "maxOpenShiftVersion").as_deref() => Some("tested"));
-        assert_eq!(by(&digest, "minKubeVersion"), None);
-        assert_rows!(by(&format!("sha256:{}", "b".repeat(64)), "maxOpenShiftVersion") => None);
-        // Nothing is installed yet.
         let waiting = instance(&json!({"package": "etcd"}), &json!([]));
-        assert_eq!(InstalledOperator::of_instance(&waiting, &none), None);
-        assert_eq!(identity(&waiting), None);
+        assert_rows! {
+            value(key("etcd", "etcd.v1", &digest)) => "\"4.13\"";
+            value(key("etcd", "etcd.v2", &digest)) => "4.12";
+            value(key("etcd", "etcd.v1", "sha256:b")) => "4.12";
+            overridden(&digest, "maxOpenShiftVersion").as_deref() => Some("tested");
+            overridden(&digest, "minKubeVersion") => None;
+            overridden(&format!("sha256:{}", "b".repeat(64)), "maxOpenShiftVersion") => None;
+            // Nothing is installed yet.
+            InstalledOperator::of_instance(&waiting, &none) => None;
+            identity(&waiting) => None;
+        }
     }
 
     #[test]
@@ -243,12 +240,9 @@ mod tests {
             let catalog = catalog.map(str::to_owned);
             let operator = InstalledOperator::of_csv(&metadata, None).unwrap();
             let operator = operator.with_catalog(catalog.as_ref());
+            let is_invalid = operator.invalid_maximum.is_some();
             let maximum = operator.max_openshift.unwrap_or_default();
-            (
-                maximum,
-                operator.is_from_catalog,
-                operator.invalid_maximum.is_some(),
-            )
+            (maximum, operator.is_from_catalog, is_invalid)
         };
         for (own, catalog, maximum, is_from_catalog, is_unread) in ::tests::rows![
             Some("4.12"), None, "4.12", false => false;

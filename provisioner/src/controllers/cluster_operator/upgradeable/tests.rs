@@ -14,8 +14,15 @@ fn judged(cluster: &ClusterKind, operators: &[InstalledOperator]) -> UpgradeAsse
     assess(cluster, operators, &[])
 }
 
-fn summary(verdict: &UpgradeAssessment) -> (bool, &str, &str) {
-    (verdict.is_upgradeable, verdict.reason, &verdict.message)
+/// Returns whether the cluster may be upgraded, the reason, and the first line.
+fn first_line(verdict: &UpgradeAssessment) -> (bool, &str, &str) {
+    let first = verdict.message.lines().next();
+    (verdict.is_upgradeable, verdict.reason, first.unwrap())
+}
+
+fn effects(verdict: &UpgradeAssessment) -> Vec<Effect> {
+    let concerns = verdict.concerns.iter();
+    concerns.map(|concern| concern.effect).collect()
 }
 
 const READY: &str = "Ready for upgrade";
@@ -27,7 +34,11 @@ const WILL_NOT: &str = "The following operators will not run on the next OpenShi
 #[test]
 fn messages_match_the_enhancement() {
     let (fine, silent, blocking) = (Some("4.13"), None, Some("4.12"));
-    for (operators, upgradeable, reason, first) in ::tests::rows![
+    let of = |operators: &[(&str, Option<&str>)]| {
+        let operators = operators.iter().map(|(name, max)| operator(name, *max));
+        judged(&openshift("4.12"), &operators.collect::<Vec<_>>())
+    };
+    assert_each!(|operators, upgradeable, reason, first| first_line(&of(&operators)) => (upgradeable, reason, &*first);
         vec![], true, "AsExpected" => READY.to_owned();
         vec![("a", fine)], true, "AsExpected" => READY.to_owned();
         vec![("a", silent)], true, "IndeterminateOperatorsInstalled" => format!("{MAY_NOT}ns/a");
@@ -37,14 +48,7 @@ fn messages_match_the_enhancement() {
         vec![("a", Some("4.11"))], false, "IncompatibleOperatorsInstalled" => format!("{WILL_NOT}ns/a");
         vec![("d", blocking), ("a", silent), ("b", blocking), ("c", fine)], false, "IncompatibleOperatorsInstalled"
             => format!("{WILL_NOT}ns/b, ns/d");
-    ] {
-        let operators = operators.iter().map(|(name, max)| operator(name, *max));
-        let operators: Vec<_> = operators.collect();
-        let verdict = judged(&openshift("4.12"), &operators);
-        assert_eq!(verdict.is_upgradeable, upgradeable, "{operators:?}");
-        assert_eq!(verdict.reason, reason, "{operators:?}");
-        assert_eq!(verdict.message.lines().next(), Some(first.as_str()));
-    }
+    );
 }
 
 /// Values that are not a maximum do not block, and neither do those that OLM rejects.
@@ -73,37 +77,31 @@ fn invalid_release_is_indeterminate() {
 /// An invalid value of a catalog does not open the gate that the bundle's value closes, and is reported.
 #[test]
 fn invalid_catalog_value_is_reported_with_the_bundle_value() {
-    for (bundle, reason, effects) in ::tests::rows![
-        "4.12", reason::INCOMPATIBLE => &[Effect::Blocks, Effect::Unknown][..];
-        "4.13", reason::INDETERMINATE => &[Effect::Unknown];
-    ] {
-        let garbled =
-            with!(operator("a", Some(bundle)) => invalid_maximum: Some("\"4.13.0\"".into()));
-        let verdict = judged(&openshift("4.12"), &[garbled]);
-        assert_eq!(verdict.reason, reason, "{bundle}");
-        assert_rows!(verdict.concerns.iter().map(|one| one.effect).collect::<Vec<Effect>>() => effects, "{bundle}");
-        let line =
-            "- ns/a: the value of the bundle is used because the value of the catalog is invalid: ";
-        assert_has(&verdict.message, line);
-    }
+    let line =
+        "- ns/a: the value of the bundle is used because the value of the catalog is invalid: ";
+    let garbled =
+        |bundle| with!(operator("a", Some(bundle)) => invalid_maximum: Some("\"4.13.0\"".into()));
+    let of = |bundle| judged(&openshift("4.12"), &[garbled(bundle)]);
+    assert_each!(|bundle, reason, expected| (of(bundle).reason, effects(&of(bundle))) => (reason, expected);
+        "4.12", reason::INCOMPATIBLE => vec![Effect::Blocks, Effect::Unknown];
+        "4.13", reason::INDETERMINATE => vec![Effect::Unknown];
+    );
+    assert_each!(|bundle, part| of(bundle).message => has part; "4.12" => line; "4.13" => line;);
 }
 
 // parity: max-7
 #[test]
 fn messages_name_the_next_release_and_the_remedy() {
-    let limited_operator =
-        with!(operator("a", Some("4.22")) => remedy: UpgradeRemedy::Upgrade("2.0.0".into()));
-    let mut invalid_maximum = operator("c", Some("4.22"));
-    invalid_maximum.remedy =
-        UpgradeRemedy::Unknown("catalog ours/mine is currently unavailable".into());
-    // OLM has installed it: spec.overrides does not exist.
-    let olm = with!(operator("d.v1", Some("4.22")) => remedy: UpgradeRemedy::Subscription);
-    let operators = [
-        limited_operator,
-        operator("b", Some("4.9")),
-        invalid_maximum,
-        olm,
+    let unavailable = "catalog ours/mine is currently unavailable";
+    let operators = ::tests::rows![
+        "a", "4.22" => UpgradeRemedy::Upgrade("2.0.0".into());
+        "b", "4.9" => UpgradeRemedy::None;
+        "c", "4.22" => UpgradeRemedy::Unknown(unavailable.into());
+        // OLM has installed it: spec.overrides does not exist.
+        "d.v1", "4.22" => UpgradeRemedy::Subscription;
     ];
+    let operators = operators
+        .map(|(name, maximum, remedy)| with!(operator(name, Some(maximum)) => remedy: remedy));
     let verdict = judged(&openshift("4.22"), &operators);
     assert_rows! {
         verdict.message => format!(
@@ -117,96 +115,80 @@ fn messages_name_the_next_release_and_the_remedy() {
              the operator"
         );
     }
-    let blocks = "4.23 4.24 5.0";
-    for (cluster, blocks) in [("4.22", ""), ("4.23", blocks), ("5.0", blocks)] {
-        let blocking: Vec<&str> = ["4.23", "4.24", "5.0", "5.1"]
-            .into_iter()
-            .filter(|max| !judged(&openshift(cluster), &[operator("a", Some(max))]).is_upgradeable)
-            .collect();
-        assert_eq!(blocking.join(" "), blocks, "{cluster}");
-    }
+    let blocks =
+        |cluster, max| !judged(&openshift(cluster), &[operator("a", Some(max))]).is_upgradeable;
+    assert_each!(|cluster, expected| ["4.23", "4.24", "5.0", "5.1"].map(|max| blocks(cluster, max)) => expected;
+        "4.22" => [false; 4];
+        "4.23" => [true, true, true, false];
+        "5.0" => [true, true, true, false];
+    );
 }
 
+// parity: max-12, max-21
 #[test]
-fn override_opens_the_gate_and_is_reported() {
+fn overrides_conditions_and_removed_apis_are_reported() {
+    use Effect::{Blocks, Overridden, Refuses, Warns};
+    let kubernetes = || ClusterKind::Kubernetes;
     let overridden =
-        with!(operator("a", Some("4.12")) => overridden: Some("tested by us,\nreally".into()));
-    let verdict = judged(&openshift("4.12"), std::slice::from_ref(&overridden));
-    let message = "Ready for upgrade\n- ns/a: supports OpenShift up to 4.12 (overridden in spec.overrides: tested by \
-                   us, really)";
-    assert_eq!(summary(&verdict), (true, reason::AS_EXPECTED, message));
-    assert_eq!(verdict.concerns[0].effect, Effect::Overridden);
-    // An unneeded override is not reported.
-    let verdict = judged(&openshift("4.11"), &[overridden]);
-    assert_eq!((&*verdict.message, verdict.concerns.len()), (READY, 0));
+        || with!(operator("a", Some("4.12")) => overridden: Some("tested by us,\nreally".into()));
+    let refusal = || Some(("Migrating".into(), "moving data:\n3 of 7".into()));
+    let busy = || with!(operator("busy", Some("9.9")) => refusal: refusal());
+    let uses = "ClusterRole etcd refers to the resource of PodDisruptionBudget";
+    let using = |maximum| with!(operator("a", maximum) => removed_apis: vec![uses.into()]);
+    let limited = "supports OpenShift up to 4.12; no known version supports 4.13; uninstall the operator, or add an entry to \
+                   spec.overrides";
+    let waits = "- ns/busy: not upgradeable: Migrating: moving data: 3 of 7";
+    let not_now = format!("The following operators are not upgradeable: ns/busy\n{waits}");
+    let ignored = [("a", Some("4.1")), ("b", None), ("c", Some("x"))];
+    let ignored = ignored.map(|(name, maximum)| operator(name, maximum));
+    let found = |verdict: UpgradeAssessment| {
+        let effects = effects(&verdict);
+        (
+            verdict.is_upgradeable,
+            verdict.reason,
+            effects,
+            verdict.message,
+        )
+    };
+    assert_each!(|cluster, operators, upgradeable, reason, effects, message|
+        found(judged(&cluster, &operators)) => (upgradeable, reason, effects, message);
+        openshift("4.12"), vec![overridden()], true, reason::AS_EXPECTED, vec![Overridden]
+            => format!("{READY}\n- ns/a: supports OpenShift up to 4.12 (overridden in spec.overrides: tested by us, really)");
+        // An unneeded override is not reported.
+        openshift("4.11"), vec![overridden()], true, reason::AS_EXPECTED, vec![] => READY.to_owned();
+        openshift("4.12"), vec![busy()], false, reason::NOT_NOW, vec![Refuses] => not_now.clone();
+        kubernetes(), vec![busy()], false, reason::NOT_NOW, vec![Refuses] => not_now;
+        openshift("4.12"), vec![busy(), operator("old", Some("4.12"))], false, reason::INCOMPATIBLE, vec![Refuses, Blocks]
+            => format!("{WILL_NOT}ns/old\n- ns/old: {limited}\n{waits}");
+        kubernetes(), vec![using(None)], true, reason::REMOVED_APIS, vec![Warns] => format!("{READY}\n- ns/a: Warning: {uses}");
+        openshift("4.12"), vec![using(Some("4.12"))], false, reason::INCOMPATIBLE, vec![Blocks, Warns]
+            => format!("{WILL_NOT}ns/a\n- ns/a: {limited}\n- ns/a: Warning: {uses}");
+        kubernetes(), Vec::from(ignored), true, reason::AS_EXPECTED, vec![] => READY.to_owned();
+    );
 }
 
 // parity: max-olm-10
 #[test]
 fn errors_keep_the_gate_closed() {
-    let unknown = ClusterKind::OpenShift(Err("the cluster's version \"x\" is no version".into()));
-    let operators = [("bad", "garbage"), ("good", "9.9")];
+    let unknown = "the cluster's version \"x\" is no version";
+    let unknown = || ClusterKind::OpenShift(Err(unknown.into()));
+    let operators = [("bad", "garbage"), ("good", "9.9"), ("old", "4.12")];
     let operators = operators.map(|(name, maximum)| operator(name, Some(maximum)));
-    let verdict = judged(&unknown, &operators);
-    let message = "Encountered errors while checking compatibility with the next minor version of OpenShift: the cluster's \
-                   version \"x\" is no version";
-    assert_eq!(summary(&verdict), (false, reason::ERROR, message));
-    let errors = ["failed to list ClusterServiceVersions: a\nb".to_owned()];
-    for (cluster, name) in [
-        (openshift("4.12"), "OpenShift"),
-        (ClusterKind::Kubernetes, "Kubernetes"),
-    ] {
-        let verdict = assess(&cluster, &operators, &errors);
-        assert!(!verdict.is_upgradeable);
-        let expected = format!("version of {name}: failed to list ClusterServiceVersions: a b");
-        assert_has(&verdict.message, &format!("next minor {expected}"));
-    }
+    let errors = &["failed to list ClusterServiceVersions: a\nb".to_owned()][..];
+    let first = "Encountered errors while checking compatibility with the next minor version of";
+    assert_each!(|cluster, errors, kind, error|
+        first_line(&assess(&cluster, &operators, errors)) => (false, reason::ERROR, &*format!("{first} {kind}: {error}"));
+        unknown(), &[][..], "OpenShift" => "the cluster's version \"x\" is no version";
+        openshift("4.12"), errors, "OpenShift" => "failed to list ClusterServiceVersions: a b";
+        ClusterKind::Kubernetes, errors, "Kubernetes" => "failed to list ClusterServiceVersions: a b";
+    );
     // Known blocking operators are reported as well.
-    let verdict = assess(&openshift("4.12"), &[operator("a", Some("4.12"))], &errors);
-    let line = "\n- ns/a: supports OpenShift up to 4.12";
-    assert_has(&verdict.message, line);
-}
-
-#[test]
-fn operator_condition_blocks_upgrades_on_any_cluster() {
-    let busy = with!(operator("busy", Some("9.9")) => refusal: Some(("Migrating".into(), "moving data:\n3 of 7".into())));
-    for cluster in [openshift("4.12"), ClusterKind::Kubernetes] {
-        let verdict = judged(&cluster, std::slice::from_ref(&busy));
-        let message = "The following operators are not upgradeable: ns/busy\n- ns/busy: not upgradeable: Migrating: \
-                       moving data: 3 of 7";
-        assert_eq!(summary(&verdict), (false, reason::NOT_NOW, message));
-    }
-    let verdict = judged(&openshift("4.12"), &[busy, operator("old", Some("4.12"))]);
-    assert_eq!(verdict.reason, reason::INCOMPATIBLE);
-    let lines: Vec<&str> = verdict.message.lines().collect();
-    assert_eq!(lines[0], format!("{WILL_NOT}ns/old"));
-    assert!(lines[1].starts_with("- ns/old: ") && lines[2].starts_with("- ns/busy: "));
-}
-
-// parity: max-21
-#[test]
-fn removed_apis_are_warnings() {
-    let mut operator = operator("a", None);
-    operator.removed_apis =
-        vec!["ClusterRole etcd refers to the resource of PodDisruptionBudget".into()];
-    let verdict = judged(&ClusterKind::Kubernetes, &[operator.clone()]);
-    let message = "Ready for upgrade\n- ns/a: Warning: ClusterRole etcd refers to the resource of PodDisruptionBudget";
-    assert_eq!(summary(&verdict), (true, reason::REMOVED_APIS, message));
-    operator.max_openshift = Some("4.12".into());
-    let verdict = judged(&openshift("4.12"), &[operator]);
-    assert_eq!(verdict.reason, reason::INCOMPATIBLE);
-    let message = verdict.message;
-    assert!(message.ends_with("PodDisruptionBudget"), "{message}");
-}
-
-// parity: max-12
-#[test]
-fn maximum_is_ignored_on_kubernetes() {
-    let operators = [("a", Some("4.1")), ("b", None), ("c", Some("x"))];
-    let operators = operators.map(|(name, maximum)| operator(name, maximum));
-    let verdict = judged(&ClusterKind::Kubernetes, &operators);
-    assert_eq!(summary(&verdict), (true, reason::AS_EXPECTED, READY));
-    assert_eq!(verdict.concerns, []);
+    let verdict = assess(&openshift("4.12"), &operators, errors);
+    assert_has(
+        &verdict.message,
+        "\n- ns/old: supports OpenShift up to 4.12",
+    );
+    assert!(!judged(&unknown(), &operators).message.contains('\n'));
 }
 
 // parity: max-olm-18
@@ -256,31 +238,28 @@ fn worst_concerns_are_listed_and_all_are_counted() {
     assert_eq!(verdict.counts, counts.into());
     // The message lists unknown values last.
     let lines: Vec<&str> = verdict.message.lines().collect();
-    for (line, start) in ::tests::rows![
+    assert_each!(|line, start| lines[line].split_at(start.len()).0 => start;
         1 => "- ns/z: supports OpenShift up to 4.12";
         2 => "- ns/b: Warning: ";
         4 => "- ns/a0000: does not declare whether it supports OpenShift 4.13; ask the author";
-    ] {
-        assert!(lines[line].starts_with(start), "{}", lines[line]);
-    }
+    );
     assert_eq!(lines.last(), Some(&"and 1983 more"));
 }
 
 // parity: max-olm-4
 #[test]
 fn payload_operators_warn_only_about_declared_values() {
-    for (maximum, reason, first) in ::tests::rows![
-        None, reason::AS_EXPECTED => READY.to_owned();
-        Some("4.13"), reason::AS_EXPECTED => READY.to_owned();
-        Some("4.x"), reason::INDETERMINATE => format!("{MAY_NOT}ns/packageserver");
-        Some("4.12"), reason::INCOMPATIBLE => format!("{WILL_NOT}ns/packageserver");
-    ] {
+    let of = |maximum| {
         let payload = with!(operator("packageserver", maximum) => is_payload: true);
-        let verdict = judged(&openshift("4.12"), &[payload]);
-        assert_eq!(verdict.reason, reason, "{maximum:?}");
-        assert_eq!(verdict.message.lines().next(), Some(first.as_str()));
-        assert_eq!(verdict.concerns.is_empty(), reason == reason::AS_EXPECTED);
-    }
+        judged(&openshift("4.12"), &[payload])
+    };
+    assert_each!(|maximum, reason, has_concern, first|
+        (of(maximum).reason, !of(maximum).concerns.is_empty(), first_line(&of(maximum)).2) => (reason, has_concern, &*first);
+        None, reason::AS_EXPECTED, false => READY.to_owned();
+        Some("4.13"), reason::AS_EXPECTED, false => READY.to_owned();
+        Some("4.x"), reason::INDETERMINATE, true => format!("{MAY_NOT}ns/packageserver");
+        Some("4.12"), reason::INCOMPATIBLE, true => format!("{WILL_NOT}ns/packageserver");
+    );
 }
 
 #[test]
@@ -306,13 +285,11 @@ fn differing_judgment_of_olm_follows_the_first_line() {
     // The concerns do not include those of OLM.
     assert_eq!(verdict.concerns.len(), 3);
     // Without a release, neither evaluates.
-    for cluster in [
-        ClusterKind::Kubernetes,
-        ClusterKind::OpenShift(Err("x".into())),
-    ] {
-        let verdict = judged(&cluster, &all);
-        assert!(!verdict.message.contains(header), "{}", verdict.message);
-    }
+    assert_each!(|cluster, is_compared| judged(&cluster, &all).message.contains(header) => is_compared;
+        ClusterKind::Kubernetes => false;
+        ClusterKind::OpenShift(Err("x".into())) => false;
+        openshift("4.12") => true;
+    );
     let verdict = assess(&openshift("4.12"), &all, &["an error".to_owned()]);
     assert_has(&verdict.message, header);
 

@@ -7,21 +7,14 @@ use crate::controllers::platform_operator::fixtures::{
 
 /// Formats the installed bundle, its version and catalog, and whether it is the chosen one.
 fn brief(installed_state: &InstalledState) -> String {
+    let unknown = || "?".to_owned();
     let installed = installed_state.installed.as_ref().map(|bundle| {
         let version = bundle.version.as_ref().map(Version::to_string);
-        let text = |text: Option<String>| text.unwrap_or_else(|| "?".into());
-        format!(
-            "{} {} {}",
-            bundle.name,
-            text(version),
-            text(bundle.catalog.clone())
-        )
+        let version = version.unwrap_or_else(unknown);
+        let catalog = bundle.catalog.clone().unwrap_or_else(unknown);
+        format!("{} {version} {catalog}", bundle.name)
     });
-    let state = if installed_state.is_chosen_installed {
-        "as chosen"
-    } else {
-        "not as chosen"
-    };
+    let state = ["not as chosen", "as chosen"][usize::from(installed_state.is_chosen_installed)];
     format!("{}, {state}", installed.unwrap_or_else(|| "nothing".into()))
 }
 
@@ -43,9 +36,11 @@ fn release_is_recorded_with_the_version() {
         let installed = state(&instance(&later, &status)).installed.unwrap();
         installed.release.map(|release| release.to_string())
     };
-    assert_eq!(release(status("1.1.0", true)).as_deref(), Some("2"));
-    assert_eq!(release(status("1.0.0", true)).as_deref(), Some("7"));
-    assert_eq!(release(plain_status("1.0.0")).as_deref(), Some("7"));
+    assert_rows! {
+        release(status("1.1.0", true)).as_deref() => Some("2");
+        release(status("1.0.0", true)).as_deref() => Some("7");
+        release(plain_status("1.0.0")).as_deref() => Some("7");
+    }
     later.after.as_mut().unwrap().release = Some("not at all a release".into());
     assert_rows!(state(&instance(&later, &status("1.0.0", true))).installed.unwrap().release => None);
 }
@@ -55,12 +50,8 @@ fn installed_bundle_is_identified_by_digest_or_name() {
     let tagged = with!(chosen("1.1.0", Some("1.0.0")) => bundle.image: "r.example/tide:v1".into());
     let first = chosen("1.0.0", None);
     let second = chosen("1.1.0", Some("1.0.0"));
-    let mut odd = chosen("1.1.0", Some("1.0.0"));
-    odd.after = Some(Predecessor {
-        name: "tide.v1.0.0".into(),
-        version: Some("garbage".into()),
-        release: None,
-    });
+    let garbage = Some("garbage".to_owned());
+    let odd = with!(second.clone() => |odd| odd.after.as_mut().unwrap().version = garbage);
     for (chosen, status, expected) in ::tests::rows![
         &first, json!({}) => "nothing, not as chosen";
         &first, status("1.0.0", true) => "tide.v1.0.0 1.0.0 c/mine, as chosen";
@@ -111,24 +102,23 @@ fn installed_bundle_requires_the_condition_to_be_true() {
 #[test]
 fn malformed_choice_annotations_are_ignored() {
     let live = instance(&chosen("1.0.0", None), &status("1.0.0", true));
-    let installed_state = state(&forget(live.clone()));
-    assert_eq!(
-        brief(&installed_state),
-        "tide.v1.0.0 1.0.0 ?, not as chosen"
-    );
-    assert!(installed_state.is_healthy);
-    let long = "[".repeat(100_000);
-    for text in ["", "null", "{", "[]", "{\"name\": 3}", &long] {
+    let forgotten = state(&forget(live.clone()));
+    let annotated = |text: &str| {
         let mut live = live.clone();
         let annotations = live.metadata.annotations.as_mut().unwrap();
         annotations.insert(labels::CHOSEN_BUNDLE.into(), text.into());
-        assert_eq!(state(&live).chosen, None, "{text:.20}");
+        state(&live).chosen
+    };
+    let long = "[".repeat(100_000);
+    for text in ["", "null", "{", "[]", "{\"name\": 3}", &long] {
+        assert_eq!(annotated(text), None, "{text:.20}");
     }
-    // A newer provisioner may add fields.
     let mut memo: Value = serde_json::to_value(chosen("1.0.0", None)).unwrap();
     memo["more"] = "x".into();
-    let mut live = live;
-    let annotations = live.metadata.annotations.as_mut().unwrap();
-    annotations.insert(labels::CHOSEN_BUNDLE.into(), memo.to_string());
-    assert_eq!(state(&live).chosen, Some(chosen("1.0.0", None)));
+    assert_rows! {
+        brief(&forgotten) => "tide.v1.0.0 1.0.0 ?, not as chosen";
+        forgotten.is_healthy => true;
+        // A newer provisioner may add fields.
+        annotated(&memo.to_string()) => Some(chosen("1.0.0", None));
+    }
 }

@@ -183,38 +183,34 @@ mod tests {
         let (answers, now) = (PermissionCache::default(), Instant::now());
         let of = ("a", Some(1));
         let pinned = about("r/tide@sha256:1");
-        assert_eq!(answers.get(of, &pinned, now), None);
-        let expected = Ok(secrets());
-        assert_rows!(answers.insert(of, pinned.clone(), Ok(secrets()), now) => expected);
-        let later = now + Duration::from_secs(86400);
-        // Also if the operator was changed: the change may be the approval.
-        for of in [of, ("a", Some(2))] {
-            assert_eq!(answers.get(of, &pinned, later), Some(expected.clone()));
-        }
-        // Another operator, image, cluster version or installed bundle.
-        assert_eq!(answers.get(("b", Some(1)), &pinned, now), None);
-        let others = [
-            about("r/tide@sha256:2"),
-            with!(pinned.clone() => kubernetes: KubeVersion::new(1, 31)),
-            with!(pinned.clone() => installed: None),
-        ];
-        for other in others {
-            assert_eq!(answers.get(of, &other, now), None, "{other:?}");
-        }
-        // Tags are resolved each time.
         let tag = about("r/tide:v1");
-        assert_rows!(answers.insert(of, tag.clone(), Ok(looked(None)), now) => Ok(looked(None)));
-        assert_eq!(answers.get(of, &tag, now), None);
+        let later = now + Duration::from_secs(86400);
+        assert_rows! {
+            answers.get(of, &pinned, now) => None;
+            answers.insert(of, pinned.clone(), Ok(secrets()), now) => Ok(secrets());
+            answers.get(of, &pinned, later) => Some(Ok(secrets()));
+            // Also if the operator was changed: the change may be the approval.
+            answers.get(("a", Some(2)), &pinned, later) => Some(Ok(secrets()));
+            // Another operator, image, cluster version or installed bundle.
+            answers.get(("b", Some(1)), &pinned, now) => None;
+            answers.get(of, &about("r/tide@sha256:2"), now) => None;
+            answers.get(of, &with!(pinned.clone() => kubernetes: KubeVersion::new(1, 31)), now) => None;
+            answers.get(of, &with!(pinned.clone() => installed: None), now) => None;
+            // Tags are resolved each time.
+            answers.insert(of, tag.clone(), Ok(looked(None)), now) => Ok(looked(None));
+            answers.get(of, &tag, now) => None;
+        }
         // The cache is bounded.
         for at in 2..=1 + CAPACITY {
             let image = about(&format!("r/tide@sha256:{at}"));
             let _ = answers.insert(of, image, Ok(looked(None)), now);
         }
-        assert_eq!(answers.get(of, &pinned, now), None);
         let last = about(&format!("r/tide@sha256:{}", 1 + CAPACITY));
-        assert_eq!(answers.get(of, &last, now), Some(Ok(looked(None))));
-        answers.remove("a");
-        assert_eq!(answers.get(of, &last, now), None);
+        assert_rows! {
+            answers.get(of, &pinned, now) => None;
+            answers.get(of, &last, now) => Some(Ok(looked(None)));
+            { answers.remove("a"); answers.get(of, &last, now) } => None;
+        }
     }
 
     #[test]

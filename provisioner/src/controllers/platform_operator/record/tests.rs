@@ -3,12 +3,15 @@ use serde_json::{Value, json};
 use super::*;
 use crate::controllers::platform_operator::fixtures::{chosen, operator};
 
-fn recorded(status: &Value, text: Option<&str>) -> Result<Option<BundleChoice>, Malformed> {
-    let mut operator = operator(&json!({}));
-    operator.status = serde_json::from_value(status.clone()).unwrap();
+fn annotated(status: &Value, text: Option<&str>) -> PlatformOperator {
+    let status = serde_json::from_value(status.clone()).unwrap();
     let text = text.map(|text| (CHOSEN_BUNDLE.to_owned(), text.to_owned()));
-    operator.metadata.annotations = Some(text.into_iter().collect());
-    read(&operator)
+    let annotations = Some(text.into_iter().collect());
+    with!(operator(&json!({})) => status: status, metadata.annotations: annotations)
+}
+
+fn recorded(status: &Value, text: Option<&str>) -> Result<Option<BundleChoice>, Malformed> {
+    read(&annotated(status, text))
 }
 
 fn of_status(version: &str) -> Value {
@@ -17,36 +20,27 @@ fn of_status(version: &str) -> Value {
 
 #[test]
 fn status_counts_before_annotation() {
-    let annotation = |version| super::annotation(&chosen(version, Some("0.9.0"))).unwrap();
-    for (status, text, expected) in ::tests::rows![
+    let text = |choice: &BundleChoice| Some(annotation(choice).unwrap());
+    let upgraded = |version| text(&chosen(version, Some("0.9.0")));
+    let bare = with!(chosen("1.0.0", None) => media_type: String::new());
+    let surf = text(&with!(chosen("1.0.0", None) => package: "surf".into()));
+    let tag = "r.example/tide:v1".to_owned();
+    let pinned = with!(chosen("1.0.0", None) => named: Some(tag.clone()));
+    assert_each!(|status, text, expected| recorded(&status, text.as_deref()) => Ok(expected);
         json!({}), None => None;
-        json!({}), Some(annotation("1.0.0")) => Some(chosen("1.0.0", Some("0.9.0")));
+        json!({}), upgraded("1.0.0") => Some(chosen("1.0.0", Some("0.9.0")));
         // The annotation completes the status if both name one bundle.
-        of_status("1.0.0"), Some(annotation("1.0.0")) => Some(chosen("1.0.0", Some("0.9.0")));
-        of_status("1.0.0"), Some(annotation("1.1.0")) => Some(BundleChoice { media_type: String::new(), ..chosen("1.0.0", None) });
-        of_status("1.0.0"), Some("garbage".to_owned()) => Some(BundleChoice { media_type: String::new(), ..chosen("1.0.0", None) });
-        of_status("1.0.0"), None => Some(BundleChoice { media_type: String::new(), ..chosen("1.0.0", None) });
-    ] {
-        assert_rows!(recorded(&status, text.as_deref()) => Ok(expected), "{status} {text:?}");
-    }
-}
-
-#[test]
-fn a_choice_of_another_package_is_no_record() {
-    let surf = with!(chosen("1.0.0", None) => package: "surf".into());
-    let text = annotation(&surf).unwrap();
-    assert_eq!(recorded(&json!({}), Some(&text)), Ok(None));
-    assert_eq!(recorded(&of_status("1.0.0"), Some(&text)), Ok(None));
-}
-
-#[test]
-fn a_pinned_image_counts_only_if_the_status_confirms_it() {
-    let pinned = with!(chosen("1.0.0", None) => named: Some("r.example/tide:v1".into()));
-    let text = annotation(&pinned).unwrap();
-    let found = recorded(&of_status("1.0.0"), Some(&text)).unwrap().unwrap();
-    assert_eq!(found, pinned);
-    let found = recorded(&json!({}), Some(&text)).unwrap().unwrap();
-    assert_rows!((found.bundle.image.as_str(), found.named) => ("r.example/tide:v1", None));
+        of_status("1.0.0"), upgraded("1.0.0") => Some(chosen("1.0.0", Some("0.9.0")));
+        of_status("1.0.0"), upgraded("1.1.0") => Some(bare.clone());
+        of_status("1.0.0"), Some("garbage".to_owned()) => Some(bare.clone());
+        of_status("1.0.0"), None => Some(bare);
+        // A choice of another package is no record.
+        json!({}), surf.clone() => None;
+        of_status("1.0.0"), surf => None;
+        // A pinned image counts only if the status confirms it.
+        of_status("1.0.0"), text(&pinned) => Some(pinned.clone());
+        json!({}), text(&pinned) => Some(with!(chosen("1.0.0", None) => bundle.image: tag));
+    );
 }
 
 #[test]
@@ -70,13 +64,8 @@ fn malformed_annotations_are_rejected() {
 
 #[test]
 fn only_an_installed_operator_holds_a_package_by_its_record() {
-    let held = |status: Value| {
-        let mut operator = operator(&json!({}));
-        operator.status = serde_json::from_value(status).unwrap();
-        let text = annotation(&chosen("1.0.0", None)).unwrap();
-        operator.metadata.annotations = Some([(CHOSEN_BUNDLE.to_owned(), text)].into());
-        package(&operator)
-    };
+    let text = annotation(&chosen("1.0.0", None)).unwrap();
+    let held = |status| package(&annotated(&status, Some(&text)));
     assert_eq!(held(json!({})), None);
     assert_rows!(held(json!({"activeBundleDeployment": {"name": "tide"}})).as_deref() => Some("tide"));
 }

@@ -7,9 +7,8 @@ use crate::{
 };
 
 fn with_account(name: &str, account: &str) -> Value {
-    let mut object = instance(name, &image());
-    object["spec"]["serviceAccount"] = json!({"name": account, "namespace": "default"});
-    object
+    let account = json!({"name": account, "namespace": "default"});
+    tests::with!(instance(name, &image()) => |object| object["spec"]["serviceAccount"] = account)
 }
 
 // parity: rukpak-46, openshift-27
@@ -33,19 +32,12 @@ async fn instances_are_guarded() {
     bind("anna", "bundle-instance-impersonator", "RoleBinding").await;
     let mut annas = with_account("annas", "keeper");
     annas["metadata"]["labels"] = json!({"table": "accounts"});
-    let mut bens = annas.clone();
-    bens["metadata"]["name"] = json!("bens");
-    eventually("anna may name the account", async || {
-        create(anna.clone(), &annas, true).await
-    })
-    .await;
+    allowed(&anna, &annas).await;
     denied(&ben, &Attempt::Create(&annas), POLICY).await;
     let mut stored = annas.clone();
     stored["metadata"]["finalizers"] = json!(["core.rukpak.io/uninstall"]);
-    create(admin.clone(), &stored, false).await.unwrap();
-    create(admin.clone(), &instance("bens", &image()), false)
-        .await
-        .unwrap();
+    store(&admin, &stored).await;
+    store(&admin, &instance("bens", &image())).await;
     let [collector, shared] = COLLECTORS.map(|user| upkeep(cluster, user));
     let provisioner = upkeep(cluster, PROVISIONER);
 
@@ -132,11 +124,8 @@ async fn platform_operators_are_guarded() {
     let account = json!({"serviceAccount": {"name": "installer", "namespace": "default"}});
     let named = with("named", account);
     denied(&carol, &Attempt::Create(&named), REFUSAL[0]).await;
-    eventually("dave may name the account", async || {
-        create(dave.clone(), &named, true).await
-    })
-    .await;
-    create(dave.clone(), &named, false).await.unwrap();
+    allowed(&dave, &named).await;
+    store(&dave, &named).await;
 
     let patch = |patch: Value| Attempt::Patch(OPERATOR, "named", patch);
     let channel = || patch(json!({"spec": {"channel": "other"}}));

@@ -6,8 +6,9 @@ use manifests::api::{
 };
 use provisioner::controllers::cluster_operator::{
     model::{self, Input},
-    upgradeable,
+    upgradeable::{ClusterKind, InstalledOperator, assess},
 };
+use tests::assert_has;
 
 use super::*;
 use crate::support::merge_status;
@@ -18,23 +19,24 @@ async fn get_shows_the_columns_of_each_kind() {
     defined().await;
     bundles_have_the_columns_of_rukpak().await;
     instances_have_conditions_and_versions().await;
-    platform_operators_have_all_that_is_stored().await;
-    the_platform_status_is_stored_as_concluded().await;
+    platform_operators_show_all_stored_fields().await;
+    platform_status_is_stored_as_concluded().await;
     catalog_sources_show_their_source().await;
 }
 
-async fn platform_operators_have_all_that_is_stored() {
+fn condition(type_: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({"type": type_, "status": status, "reason": reason, "message": message,
+           "lastTransitionTime": "2026-01-01T00:00:00Z"})
+}
+
+async fn platform_operators_show_all_stored_fields() {
     let object = operator("columns", &json!({"package": {"name": "etcd"}}));
     put(&object, false).await.unwrap();
-    let condition = |type_: &str, status: &str, reason: &str| {
-        json!({"type": type_, "status": status, "reason": reason, "message": format!("{type_} it is"),
-               "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1})
-    };
     let status = json!({
         "conditions": [
-            condition("Installed", "True", "InstallSuccessful"),
-            condition("Upgradeable", "False", "IncompatibleOperatorsInstalled"),
-            condition("CatalogAvailable", "True", "AsExpected"),
+            condition("Installed", "True", "InstallSuccessful", ""),
+            condition("Upgradeable", "False", "IncompatibleOperatorsInstalled", ""),
+            condition("CatalogAvailable", "True", "AsExpected", ""),
         ],
         "observedGeneration": 1,
         "activeBundleInstance": {"name": "columns"},
@@ -56,13 +58,11 @@ async fn platform_operators_have_all_that_is_stored() {
     assert_eq!(stored.approved_minors().unwrap().to_string(), "4.12 1.2");
 
     let [heads, row] = wide_rows("platformoperators columns").await;
-    assert_eq!(
-        heads,
-        "NAME PACKAGE VERSION INSTALLED INSTALL STATE UPGRADEABLE AGE CHANNEL CATALOG NEXT WAITS FOR MESSAGE"
-    );
+    let expected = "NAME PACKAGE VERSION INSTALLED INSTALL STATE UPGRADEABLE AGE CHANNEL CATALOG NEXT WAITS FOR MESSAGE";
+    assert_eq!(heads, expected);
     let cells = "columns etcd 1.2.3 True InstallSuccessful False ";
     assert!(row.starts_with(cells), "{row}");
-    assert!(row.contains(" catalogs/community 1.3.0 "), "{row}");
+    assert_has(row, " catalogs/community 1.3.0 ");
     // `po` stays the short name of pods.
     let resources = run("api-resources --api-group platform.openshift.io --no-headers").await;
     let expected = "platformoperators platform.openshift.io/v1alpha1 false PlatformOperator";
@@ -70,32 +70,27 @@ async fn platform_operators_have_all_that_is_stored() {
 }
 
 /// Another name than `cluster` is rejected.
-async fn the_platform_status_is_stored_as_concluded() {
-    let named = |name: &str| json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "PlatformStatus", "metadata": {"name": name}, "spec": {}});
+async fn platform_status_is_stored_as_concluded() {
+    let named = |name: &str| object("PlatformStatus", name, &json!({}));
     let error = put(&named("other"), true).await.unwrap_err();
     let expected = r#"metadata.name: Unsupported value: "other": supported values: "cluster""#;
-    assert!(error.contains(expected), "{error}");
+    assert_has(error, expected);
     let object = named("cluster");
     put(&object, false).await.unwrap();
 
-    let busy = upgradeable::InstalledOperator {
-        namespace: "etcd".into(),
-        name: "etcd".into(),
-        refusal: Some(("Busy".into(), "moving data".into())),
-        ..upgradeable::InstalledOperator::default()
-    };
-    let verdict = upgradeable::assess(&upgradeable::ClusterKind::Kubernetes, &[busy], &[]);
-    let operators: Vec<PlatformOperator> =
-        vec![serde_json::from_value(operator("a", &json!({"package": {"name": "a"}}))).unwrap()];
-    let now = "2026-01-01T00:00:00.123456Z".parse().unwrap();
+    let refusal = Some(("Busy".into(), "moving data".into()));
+    let busy =
+        tests::with!(InstalledOperator, namespace: "etcd".into(), name: "etcd".into(), refusal);
+    let platform_operator = operator("a", &json!({"package": {"name": "a"}}));
+    let platform_operator: PlatformOperator = serde_json::from_value(platform_operator).unwrap();
     let input = Input {
-        operators: Ok(operators.iter().collect()),
+        operators: Ok(vec![&platform_operator]),
         instances: Vec::new(),
         is_installing: false,
         is_updating: false,
-        gate: &verdict,
+        gate: &assess(&ClusterKind::Kubernetes, &[busy], &[]),
         catalog_maxima: [("etcd/etcd.v1@sha256:a".to_owned(), "4.12".to_owned())].into(),
-        now,
+        now: "2026-01-01T00:00:00.123456Z".parse().unwrap(),
     };
     let first = model::platform_status(None, &input, Some("1.36"));
     let stored = write_status(&object, &serde_json::to_value(&first.status).unwrap()).await;
@@ -108,8 +103,7 @@ async fn the_platform_status_is_stored_as_concluded() {
 
     let [_, row] = wide_rows("platformstatuses").await;
     assert!(row.starts_with("cluster False True False False "), "{row}");
-    let asks = "are not upgradeable: etcd/etcd";
-    assert!(row.contains(asks), "{row}");
+    assert_has(row, "are not upgradeable: etcd/etcd");
 }
 
 /// A CatalogSource without a type also shows the source of its catalog.
@@ -133,10 +127,7 @@ async fn catalog_sources_show_their_source() {
 
 async fn instances_have_conditions_and_versions() {
     let client = installed().await.client().unwrap();
-    create(client.clone(), &instance("columns", &image()), false)
-        .await
-        .unwrap();
-    let condition = |type_: &str, status: &str, reason: &str, message: &str| json!({"type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    store(&client, &instance("columns", &image())).await;
     let status = json!({"status": {
         "installedBundleName": "columns-abc", "version": "1.2.3", "package": "etcd",
         "conditions": [
@@ -148,13 +139,11 @@ async fn instances_have_conditions_and_versions() {
     }});
     merge_status(&api(client, "BundleInstance"), "columns", &status).await;
 
-    assert_eq!(
-        columns(&run("get bi columns").await),
-        [
-            "NAME|READY|INSTALLED BUNDLE|VERSION|INSTALLED|INSTALL STATE|HEALTHY",
-            "columns|Unknown|columns-abc|1.2.3|True|InstallationSucceeded|False",
-        ]
-    );
+    let expected = [
+        "NAME|READY|INSTALLED BUNDLE|VERSION|INSTALLED|INSTALL STATE|HEALTHY",
+        "columns|Unknown|columns-abc|1.2.3|True|InstallationSucceeded|False",
+    ];
+    assert_eq!(columns(&run("get bi columns").await), expected);
     let [heads, row] = wide_rows("bis columns").await;
     let more = " AGE PROVISIONER PACKAGE PROGRESSING MESSAGE";
     assert!(heads.ends_with(more), "{heads}");
@@ -175,24 +164,19 @@ async fn wide_rows(object: &str) -> [String; 2] {
     lines.try_into().unwrap()
 }
 
-fn cells(line: &str) -> Vec<&str> {
-    let cells = line.split("  ").map(str::trim);
-    cells.filter(|cell| !cell.is_empty()).collect()
-}
-
 /// Returns the columns before the age.
 fn columns(table: &str) -> Vec<String> {
-    table
-        .lines()
-        .map(|line| cells(line)[..7].join("|"))
-        .collect()
+    let columns = |line: &str| {
+        let cells = line.split("  ").map(str::trim);
+        let cells: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
+        cells[..7].join("|")
+    };
+    table.lines().map(columns).collect()
 }
 
 async fn bundles_have_the_columns_of_rukpak() {
     let client = installed().await.client().unwrap();
-    create(client.clone(), &bundle("columns", &image()), false)
-        .await
-        .unwrap();
+    store(&client, &bundle("columns", &image())).await;
     let status =
         json!({"status": {"phase": "Unpacked", "version": "1.2.3", "resolvedSource": image()}});
     merge_status(&api(client, "Bundle"), "columns", &status).await;
@@ -201,6 +185,6 @@ async fn bundles_have_the_columns_of_rukpak() {
     assert_eq!(heads, expected);
     let resolved = r#""ref":"quay.io/example/bundle:v1""#;
     for cell in ["image", "Unpacked", "1.2.3", resolved] {
-        assert!(row.contains(cell), "{cell}: {row}");
+        assert_has(&row, cell);
     }
 }

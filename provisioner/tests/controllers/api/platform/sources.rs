@@ -1,14 +1,10 @@
 //! Sources of a catalog: the validation rules of CatalogSources, on the API server that enforces them.
 
-use std::time::Duration;
-
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use manifests::api::crds;
+use tests::assert_has;
 
 use super::*;
-use crate::support::{catalog_source, delete};
-
-mod warnings;
+use crate::support::{catalog_source, define, delete, until};
 
 pub(in crate::api) fn source(name: &str, spec: &Value) -> Value {
     catalog_source("default", name, spec)
@@ -19,34 +15,19 @@ const GROUP: &str = "stored.example.com";
 /// Returns the CRD under another name, with the rules or without them, as in earlier versions.
 fn crd(with_rules: bool) -> Value {
     let all = crds::optional_crds();
-    let crd = all
-        .iter()
-        .find(|crd| crd.spec.names.kind == "CatalogSource")
-        .unwrap();
-    let mut definition = serde_json::to_value(crd).unwrap();
-    definition["metadata"]["name"] = format!("catalogsources.{GROUP}").into();
-    definition["spec"]["group"] = GROUP.into();
-    definition["spec"]["names"]["categories"] = json!([]);
-    definition["spec"]["names"]["shortNames"] = json!([]);
-    let spec = definition
-        .pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties/spec")
-        .unwrap();
+    let mut all = all.iter();
+    let crd = all.find(|crd| crd.spec.names.kind == "CatalogSource");
+    let mut crd = serde_json::to_value(crd.unwrap()).unwrap();
+    crd["metadata"]["name"] = format!("catalogsources.{GROUP}").into();
+    crd["spec"]["group"] = GROUP.into();
+    crd["spec"]["names"]["categories"] = json!([]);
+    crd["spec"]["names"]["shortNames"] = json!([]);
+    let spec = crd.pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties/spec");
     if !with_rules {
-        spec.as_object_mut()
-            .unwrap()
-            .remove("x-kubernetes-validations");
+        let spec = spec.unwrap().as_object_mut().unwrap();
+        spec.remove("x-kubernetes-validations").unwrap();
     }
-    definition
-}
-
-async fn define(definition: &Value) {
-    let client = defined().await.client().unwrap();
-    let api: Api<CustomResourceDefinition> = Api::all(client);
-    let params = PatchParams::apply("test").force();
-    let name = definition["metadata"]["name"].as_str().unwrap();
-    let applied = api.patch(name, &params, &Patch::Apply(definition)).await;
-    applied.unwrap();
-    defined().await.wait_established(name).await.unwrap();
+    crd
 }
 
 /// Returns objects that were valid before the rules, with a change of the invalid part.
@@ -84,7 +65,7 @@ fn offenders() -> [(&'static str, Value, Value); 16] {
 // parity: source-10, source-11
 #[tokio::test]
 async fn stored_invalid_sources_stay_writable() {
-    define(&crd(false)).await;
+    define(defined().await, &crd(false)).await;
     let stored = |name: &str, spec: &Value| {
         let mut object = source(name, spec);
         object["apiVersion"] = format!("{GROUP}/v1alpha1").into();
@@ -96,13 +77,11 @@ async fn stored_invalid_sources_stay_writable() {
     for (name, spec, _) in &rows {
         put(&stored(name, spec), false).await.unwrap();
     }
-    define(&crd(true)).await;
+    define(defined().await, &crd(true)).await;
     // The rules take effect after a moment.
-    let begun = std::time::Instant::now();
-    while put(&stored("probe", &both), true).await.is_ok() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "no rules");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    let probe = stored("probe", &both);
+    let accepted = async || put(&probe, true).await.is_ok();
+    until("the rules are in force", accepted, |accepted| !accepted).await;
     for (name, spec, offence) in &rows {
         let object = stored(name, spec);
         let fine =
@@ -138,8 +117,7 @@ async fn stored_invalid_sources_stay_writable() {
     // A corrected object cannot become invalid again.
     spec(json!({"address": null})).await.unwrap();
     let error = spec(json!({"address": "a:1"})).await.unwrap_err();
-    let expected = "spec.address: Forbidden: ignored when image is set";
-    assert!(error.contains(expected), "{error}");
+    assert_has(error, "spec.address: Forbidden: ignored when image is set");
     for (name, spec, _) in &rows {
         let object = stored(name, spec);
         let api = api_of(defined().await.client().unwrap(), &object);
@@ -148,4 +126,64 @@ async fn stored_invalid_sources_stay_writable() {
         released.unwrap();
         assert!(api.get_opt(name).await.unwrap().is_none(), "{name}");
     }
+}
+
+/// Deprecated fields are accepted with a warning, as `kubectl` prints it.
+// parity: source-5
+#[tokio::test]
+async fn deprecated_fields_are_warned_of_and_the_new_form_is_not() {
+    let cluster = defined().await;
+    let file = manifests("optional/catalogsource-deprecations.yaml");
+    let apply = ["apply", "--server-side", "--filename", &file];
+    kubectl(cluster, &apply, "").await.unwrap();
+    // A warning fails only the command; the object is stored all the same.
+    let warned = async |object: &Value| {
+        let apply = ["apply", "--warnings-as-errors", "--filename", "-"];
+        kubectl(cluster, &apply, &object.to_string()).await.err()
+    };
+    let probe = source("probe", &json!({"sourceType": "grpc", "image": "r/c:v1"}));
+    let probed = async || {
+        let warning = warned(&probe).await;
+        run("delete catsrc probe").await;
+        warning
+    };
+    until("deprecations are warned of", probed, Option::is_some).await;
+    let pod = json!({
+        "nodeSelector": {"a": "b"}, "tolerations": [], "affinity": {}, "priorityClassName": "",
+        "securityContextConfig": "legacy", "memoryTarget": "1Mi", "extractContent": {"catalogDir": "/configs"},
+    });
+    let rows = tests::rows![
+        json!({"sourceType": "grpc", "image": "r/c:v1", "grpcPodConfig": {}})
+            => Some("sourceType, image, grpcPodConfig: deprecated, use catalogImageSource instead");
+        json!({"sourceType": "grpc", "address": "a:1"})
+            => Some("sourceType, address: deprecated, use catalogServiceSource instead");
+        json!({"sourceType": "internal", "configMap": "m"})
+            => Some("sourceType, configMap: deprecated, use configMapSource instead");
+        json!({"sourceType": "grpc", "address": "a:1", "updateStrategy": {}})
+            => Some("updateStrategy: ignored, because only images are polled in a registry");
+        json!({"catalogImageSource": {"catalogImage": "r/c:v1", "podSpecOverrides": pod}})
+            => None;
+        json!({"sourceType": "configmap", "configMap": "m", "secrets": ["s"]})
+            => Some("secrets: ignored, because only images are pulled with secrets");
+        json!({"catalogImageSource": {"catalogImage": "r/c@sha256:0123"}, "updateStrategy": {"registryPoll": {"interval": "30m"}}})
+            => Some("updateStrategy: ignored, because an image with a digest never changes");
+        json!({"catalogImageSource": {"catalogImage": "r/c:v1"}, "updateStrategy": {"registryPoll": {"interval": "30m"}}, "secrets": ["s"]})
+            => None;
+        json!({"catalogServiceSource": {"address": "a:1"}}) => None;
+        json!({"configMapSource": {"configMap": "m"}}) => None;
+    ];
+    for (index, (spec, expected)) in rows.iter().enumerate() {
+        let object = source(&format!("warned-{index}"), spec);
+        match (warned(&object).await, expected) {
+            (None, None) => {}
+            (Some(warning), Some(expected)) => assert_has(warning, expected),
+            (warning, expected) => panic!("{spec}: {warning:?} where it should be {expected:?}"),
+        }
+        let again = put(&object, true).await;
+        assert_has(again.unwrap_err(), "already exists");
+    }
+    // A change of labels does not warn about fields.
+    let name = "warned-0";
+    let label = ["label", "catsrc", name, "a=b", "--warnings-as-errors"];
+    kubectl(cluster, &label, "").await.unwrap();
 }

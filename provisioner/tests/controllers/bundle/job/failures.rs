@@ -3,25 +3,15 @@
 use kubelet::{container, ended, waits};
 
 use super::{
-    super::irregular::{linked, skipped},
+    super::rejections::{linked, skipped},
     *,
 };
-
-/// Returns the volume of the image in a pod.
-fn image_volume(pod: &Pod) -> k8s_openapi::api::core::v1::ImageVolumeSource {
-    let spec = pod.spec.as_ref().unwrap();
-    let mut volumes = spec.volumes.iter().flatten();
-    volumes.find_map(|volume| volume.image.clone()).unwrap()
-}
 
 // parity: b6, rukpak-17, rukpak-18
 #[tokio::test]
 async fn b06_a_pod_that_waits_is_reported_until_it_runs() {
     let world = place().await;
-    let name = unique("b6");
-    let content = small(&name);
-    world.bundle(&name, "plain", nowhere(&name)).await;
-    let node = node(world).await;
+    let (name, node) = (unpacking(world, "b6").await, node(world).await);
     let pod = node.pod(&name).await;
     // Only the node can resolve this tag.
     let reference = format!("127.0.0.1:1/{name}:v1");
@@ -31,14 +21,14 @@ async fn b06_a_pod_that_waits_is_reported_until_it_runs() {
 
     // The message of the kubelet is quoted.
     let quoted = format!("Back-off pulling image \"{reference}\"");
-    node.report(&pod, "Pending", &waits("ImagePullBackOff", &quoted))
-        .await;
+    let back_off = waits("ImagePullBackOff", &quoted);
+    node.report(&pod, "Pending", &back_off).await;
     let bundle = condition_is(world, &name, "UnpackPending", &quoted).await;
     assert_eq!(message(&bundle), quoted);
     assert_eq!(bundle.status.unwrap().phase, Some(Phase::Pending));
-    node.run(&pod, &content).await.unwrap();
+    node.run(&pod, &small(&name)).await.unwrap();
     let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
-    assert!(message(&bundle).contains("pinned by contentDigest only"));
+    assert_has(message(&bundle), "pinned by contentDigest only");
     let resolved = bundle.status.unwrap().resolved_source.unwrap().image;
     assert_eq!(resolved.unwrap().reference, reference);
 }
@@ -47,15 +37,11 @@ async fn b06_a_pod_that_waits_is_reported_until_it_runs() {
 #[tokio::test]
 async fn b03_pods_that_are_deleted_or_stopped_are_replaced() {
     let world = place().await;
-    let name = unique("b3");
-    world.bundle(&name, "plain", nowhere(&name)).await;
-    let node = node(world).await;
+    let (name, node) = (unpacking(world, "b3").await, node(world).await);
     let (first, job) = (node.pod(&name).await, node.job(&name).await);
     let params = DeleteParams::default().grace_period(0);
-    node.pods()
-        .delete(&first.name_any(), &params)
-        .await
-        .unwrap();
+    let deleted = node.pods().delete(&first.name_any(), &params).await;
+    deleted.unwrap();
     wait_deleted::<Pod>(node.pods(), &first.name_any()).await;
     let second = node.pod(&name).await;
     assert_ne!(first.uid(), second.uid(), "deleted");
@@ -88,20 +74,17 @@ async fn b03_pods_that_are_deleted_or_stopped_are_replaced() {
 #[tokio::test]
 async fn failed_job_is_kept_and_followed_by_another() {
     let world = place().await;
-    let name = unique("failed");
-    let content = small(&name);
-    world.bundle(&name, "plain", nowhere(&name)).await;
-    let node = node(world).await;
+    let (name, node) = (unpacking(world, "failed").await, node(world).await);
     let (pod, first) = (node.pod(&name).await, node.job(&name).await);
     // The tests cannot make every directory unreadable for a node.
     let problem = "FileUnreadable: \"/bundle/manifests/a.yaml\" is not readable by user 65532";
-    node.report(&pod, "Failed", &ended(1, "Error", problem))
-        .await;
+    let failed = ended(1, "Error", problem);
+    node.report(&pod, "Failed", &failed).await;
     let bundle = condition_is(world, &name, "UnpackFailed", problem).await;
     assert!(message(&bundle).starts_with("source bundle content: unpack Job rukpak-system/"));
     wait_for(node.jobs(), &first.name_any(), "failed", |job: &Job| {
-        let conditions = job.status.as_ref()?.conditions.as_ref()?;
-        let failed = conditions.iter().find(|one| one.type_ == "Failed")?;
+        let mut conditions = job.status.as_ref()?.conditions.iter().flatten();
+        let failed = conditions.find(|one| one.type_ == "Failed")?;
         (failed.reason.as_deref() == Some("PodFailurePolicy")).then_some(())
     })
     .await;
@@ -115,7 +98,8 @@ async fn failed_job_is_kept_and_followed_by_another() {
     wait_deleted::<Pod>(node.pods(), &retained.name_any()).await;
     // The problem stays reported until the next Job has a result.
     condition_is(world, &name, "UnpackFailed", problem).await;
-    node.run(&node.pod(&name).await, &content).await.unwrap();
+    let pod = node.pod(&name).await;
+    node.run(&pod, &small(&name)).await.unwrap();
     world.wait_bundle(&name, "Unpacked", "True").await;
 }
 
@@ -124,8 +108,7 @@ async fn content_of_jobs_is_checked_like_any_other() {
     let world = place().await;
     let node = node(world).await;
     let deliver = async |link: &str| {
-        let (name, dir) = (unique("content"), linked("job", link));
-        world.bundle(&name, "plain", nowhere(&name)).await;
+        let (name, dir) = (unpacking(world, "content").await, linked("job", link));
         let pod = node.pod(&name).await;
         (name, node.run_folder(&pod, dir.path()).await)
     };
@@ -136,24 +119,8 @@ async fn content_of_jobs_is_checked_like_any_other() {
     let bundle = condition_is(world, &name, "EntryRefused", refused).await;
     assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing));
 
-    // The program finds no bundle.
-    let (name, none) = (unique("content"), storage());
-    std::fs::write(none.path().join("os-release"), "ID=none").unwrap();
-    world.bundle(&name, "plain", nowhere(&name)).await;
-    let pod = node.pod(&name).await;
-    node.run_folder(&pod, none.path()).await.unwrap_err();
-    let bundle = condition_is(
-        world,
-        &name,
-        "UnpackFailed",
-        "check that the image is a bundle",
-    )
-    .await;
-    assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing));
-
     // The controller rejects this content, which does not change: no other Job is created.
-    let name = unique("refused");
-    world.bundle(&name, "plain", nowhere(&name)).await;
+    let name = unpacking(world, "refused").await;
     let nested = content(&[("manifests/nested/a.yaml", config_map("default", "a", "a"))]);
     node.run(&node.pod(&name).await, &nested).await.unwrap();
     condition_is(world, &name, "UnpackFailed", "manifests/nested").await;
@@ -169,9 +136,8 @@ async fn content_of_jobs_is_checked_like_any_other() {
 #[tokio::test]
 async fn foreign_job_is_not_changed() {
     let world = place().await;
-    let (name, node) = (unique("taken"), node(world).await);
     // The uid of a Bundle is known once the Bundle exists, so the Job must be deleted first.
-    world.bundle(&name, "plain", nowhere(&name)).await;
+    let (name, node) = (unpacking(world, "taken").await, node(world).await);
     let first = node.job(&name).await;
     let job = first.name_any();
     let disown = json!({"metadata": {"ownerReferences": null}});

@@ -3,7 +3,7 @@
 use super::replicas::{bundle, cluster, start};
 use super::*;
 
-const MOST: usize = 16;
+const MAX_JOBS: usize = 16;
 
 #[tokio::test]
 async fn concurrent_jobs_are_limited_and_the_next_follows() {
@@ -11,26 +11,22 @@ async fn concurrent_jobs_are_limited_and_the_next_follows() {
     let client = cluster.client().unwrap();
     let dir = storage();
     let (first, node) = start(&cluster, &dir).await;
-    let names: Vec<String> = (0..MOST + 2)
-        .map(|number| format!("turn-{number}"))
-        .collect();
+    let names = (0..MAX_JOBS + 2).map(|number| format!("turn-{number}"));
+    let names: Vec<String> = names.collect();
     let bundles: Api<Bundle> = Api::all(client.clone());
     for name in &names {
         bundle(&client, name).await;
     }
     let waiting = waiting(&bundles, 2).await;
     let working = async || jobs(&node).await;
-    let all = |found: &Vec<String>| found.len() == MOST;
+    let all = |found: &Vec<String>| found.len() == MAX_JOBS;
     until("as many Jobs as may work", working, all).await;
 
     // A provisioner that starts counts the running Jobs.
-    first.signal("KILL").await;
-    drop(first);
+    first.kill().await;
     let (_second, node) = start(&cluster, &dir).await;
-    let done: Vec<_> = names
-        .iter()
-        .filter(|name| !waiting.contains(name))
-        .collect();
+    let done = names.iter().filter(|name| !waiting.contains(name));
+    let done: Vec<_> = done.collect();
     let first = node.pod(done[0]).await;
     node.run(&first, &small("first")).await.unwrap();
     let next = eventually("the next Job", async || {
@@ -48,7 +44,6 @@ async fn concurrent_jobs_are_limited_and_the_next_follows() {
     crate::support::unpacked(&bundles, last).await;
 }
 
-/// Returns the Bundles that have a Job.
 async fn jobs(node: &Kubelet) -> Vec<String> {
     let owner = |job: &Job| job.labels()["core.rukpak.io/owner-name"].clone();
     list(&node.jobs()).await.iter().map(owner).collect()
@@ -58,14 +53,11 @@ async fn jobs(node: &Kubelet) -> Vec<String> {
 async fn waiting(bundles: &Api<Bundle>, count: usize) -> Vec<String> {
     let waiting = async || {
         let mut all = list(bundles).await;
+        let queued = "queued behind other unpack Jobs";
         all.retain(|bundle| {
-            let status = bundle.status.as_ref();
-            let unpacked = status.and_then(|status| condition(&status.conditions, "Unpacked"));
-            unpacked.is_some_and(|condition| {
-                condition
-                    .message
-                    .contains("queued behind other unpack Jobs")
-            })
+            let conditions = bundle.status.iter().flat_map(|status| &status.conditions);
+            let mut messages = conditions.map(|condition| &condition.message);
+            messages.any(|message| message.contains(queued))
         });
         all.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
     };

@@ -1,14 +1,13 @@
 //! Cases that need a separate cluster: provisioners that restart, several provisioners, and a namespace without quota.
 
 use cluster::Lease;
-use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::{Client, api::ListParams};
 use reqwest::StatusCode;
 use tempfile::TempDir;
 
 use super::*;
 use crate::content::support::visit;
-use crate::support::{says, unpacked, with_controllers};
+use crate::support::{quota, says, unpacked, with_controllers};
 
 /// A control plane without a provisioner.
 pub(super) async fn cluster() -> Lease {
@@ -18,14 +17,8 @@ pub(super) async fn cluster() -> Lease {
 }
 
 pub(super) async fn start(cluster: &Cluster, dir: &TempDir) -> (Provisioner, Kubelet) {
-    let options = Options {
-        storage: Some(dir.path().to_owned()),
-        flags: vec![
-            "--controllers=bundle".to_owned(),
-            "--image-pull=job".to_owned(),
-        ],
-        ..Options::default()
-    };
+    let mut options = Options::with_flags(&["--controllers=bundle", "--image-pull=job"]);
+    options.storage = Some(dir.path().to_owned());
     let provisioner = Provisioner::start(cluster, options).await;
     let kubelet = Kubelet::new(cluster.client().unwrap(), &provisioner.url("content"));
     (provisioner, kubelet)
@@ -39,20 +32,6 @@ pub(super) async fn bundle(client: &Client, name: &str) -> Api<Bundle> {
     api
 }
 
-/// Denies pods in the system namespace.
-async fn exhaust(cluster: &Cluster, quotas: &Api<ResourceQuota>) {
-    let quota = json!({
-        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": SYSTEM},
-        "spec": {"hard": {"pods": "0"}},
-    });
-    apply(cluster, &quota).await;
-    let counted = |quota: &ResourceQuota| {
-        let hard = quota.status.as_ref()?.hard.as_ref()?;
-        hard.contains_key("pods").then_some(())
-    };
-    wait_for(quotas.clone(), "none", "counted", counted).await;
-}
-
 fn content_digest(bundle: &Bundle) -> Option<String> {
     bundle.status.as_ref()?.content_digest.clone()
 }
@@ -61,8 +40,8 @@ fn content_digest(bundle: &Bundle) -> Option<String> {
 async fn jobs_outlast_quotas_restarts_and_a_lost_store() {
     let cluster = cluster().await;
     let client = cluster.client().unwrap();
-    let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), SYSTEM);
-    exhaust(&cluster, &quotas).await;
+    let world = World::bare(cluster.cluster());
+    let quotas = quota(&world, SYSTEM, "none", &json!({"pods": "0"})).await;
     let (dir, name) = (storage(), "comes");
     let content = small(name);
     let (first, node) = start(&cluster, &dir).await;
@@ -71,28 +50,25 @@ async fn jobs_outlast_quotas_restarts_and_a_lost_store() {
     assert_eq!(denied.status.unwrap().phase, Some(Phase::Pending));
     delete(&quotas, "none").await;
     let (pod, job) = (node.pod(name).await, node.job(name).await);
-    first.signal("KILL").await;
-    drop(first);
+    first.kill().await;
 
     // The same Job continues, and delivers to the provisioner that runs then.
     let (second, node) = start(&cluster, &dir).await;
     node.run(&pod, &content).await.unwrap();
     let before = unpacked(&bundles, name).await;
     assert_eq!(node.job(name).await.uid(), job.uid());
-    second.signal("KILL").await;
-    drop(second);
+    second.kill().await;
 
     // With an empty store, the node pulls again; the Bundle does not change.
     let empty = storage();
-    let (third, node) = start(&cluster, &empty).await;
+    let (_third, node) = start(&cluster, &empty).await;
     let again = next_job(&node, name, &job).await;
     let pod = node.pod(name).await;
     let status = bundles.get(name).await.unwrap().status;
     assert_eq!(status, before.status);
     // Other content is rejected and reported.
     let changed = node.run(&pod, &small("something else")).await;
-    let error = changed.unwrap_err().to_string();
-    assert!(error.contains("this Bundle is pinned"), "{error}");
+    assert_has(changed.unwrap_err(), "this Bundle is pinned");
     let lost = wait_for(bundles.clone(), name, "reported", |bundle: &Bundle| {
         let lost = condition(&bundle.status.as_ref()?.conditions, "ContentAvailable")?;
         let is_reported = lost.message.contains("this Bundle is pinned");
@@ -107,7 +83,6 @@ async fn jobs_outlast_quotas_restarts_and_a_lost_store() {
     })
     .await;
     assert_eq!(content_digest(&after), content_digest(&before));
-    drop(third);
 }
 
 /// Creates a pod that stands for a provisioner of these tests.
@@ -124,17 +99,15 @@ async fn replica(pods: &Api<Pod>, name: &str, leads: bool) {
     create(pods, &serde_json::from_value(pod).unwrap()).await;
 }
 
-fn options(pod: &str) -> Options {
+async fn start_in(pod: &str, cluster: &Cluster) -> Provisioner {
     let flags = [
         "--controllers=bundle",
         "--leader-elect",
         "--lease-duration=60s",
     ];
-    Options {
-        flags: flags.map(str::to_owned).to_vec(),
-        environment: vec![("POD_NAME", pod.to_owned())],
-        ..Options::default()
-    }
+    let mut options = Options::with_flags(&flags);
+    options.environment = vec![("POD_NAME", pod.to_owned())];
+    Provisioner::start(cluster, options).await
 }
 
 /// Waits until exactly these pods have the label that the Service selects.
@@ -157,14 +130,14 @@ async fn service_selects_the_leader_and_others_reject_content() {
     for (name, leads) in [("one", false), ("two", true), ("three", true)] {
         replica(&pods, name, leads).await;
     }
-    let first = Provisioner::start(&cluster, options("one")).await;
+    let first = start_in("one", &cluster).await;
     first.says("leading").await;
     labeled(&pods, &["one"]).await;
-    let second = Provisioner::start(&cluster, options("two")).await;
+    let second = start_in("two", &cluster).await;
     second.says("waiting for the leader Lease").await;
 
     // A label that another client removes or adds is corrected.
-    for (pod, value) in [("one", json!(null)), ("two", json!("true"))] {
+    for (pod, value) in [("one", None), ("two", Some("true"))] {
         let label = json!({"metadata": {"labels": {"core.rukpak.io/leader": value}}});
         merge(&pods, pod, &label).await;
         labeled(&pods, &["one"]).await;
@@ -181,41 +154,14 @@ async fn service_selects_the_leader_and_others_reject_content() {
     let answer = request.send().await.unwrap();
     let (status, text) = (answer.status(), answer.text().await.unwrap());
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
-    assert!(text.contains("this replica is not the leader"), "{text}");
+    assert_has(text, "this replica is not the leader");
 
     // The first replica ends and loses its label; then the second receives the content.
-    first.signal("TERM").await;
-    assert_eq!(first.ended().await, 0, "{}", first.log());
+    first.stop().await;
     second.says("leading").await;
     labeled(&pods, &["two"]).await;
     node.run(&pod, &small("two")).await.unwrap();
     unpacked(&bundles, "two").await;
-    second.signal("TERM").await;
-    assert_eq!(second.ended().await, 0, "{}", second.log());
+    second.stop().await;
     labeled(&pods, &[]).await;
-}
-
-#[tokio::test]
-async fn replicas_without_a_lease_keep_each_others_label() {
-    let cluster = cluster().await;
-    let pods: Api<Pod> = Api::namespaced(cluster.client().unwrap(), SYSTEM);
-    let mut started = Vec::new();
-    for name in ["one", "two"] {
-        replica(&pods, name, false).await;
-        let options = Options {
-            flags: vec!["--controllers=bundle".to_owned()],
-            environment: vec![("POD_NAME", name.to_owned())],
-            ..Options::default()
-        };
-        let provisioner = Provisioner::start(&cluster, options).await;
-        provisioner.says("this pod has the leader label").await;
-        started.push(provisioner);
-    }
-    labeled(&pods, &["one", "two"]).await;
-    // A label that another client removes is added again, and no other change is made.
-    let before = pods.get("two").await.unwrap().resource_version();
-    let label = json!({"metadata": {"labels": {"core.rukpak.io/leader": null}}});
-    merge(&pods, "one", &label).await;
-    labeled(&pods, &["one", "two"]).await;
-    assert_eq!(pods.get("two").await.unwrap().resource_version(), before);
 }

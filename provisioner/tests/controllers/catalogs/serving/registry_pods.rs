@@ -1,11 +1,23 @@
 //! Catalogs that get a separate pod, and lose it.
 
-use k8s_openapi::api::core::v1::{Endpoints, Pod};
+use k8s_openapi::api::{
+    core::v1::{Endpoints, Pod},
+    discovery::v1::EndpointSlice,
+};
 use manifests::api::install;
 
 use super::super::api_errors::{allow, deny};
 use super::*;
 use crate::support::account_object;
+
+const SERVED: [&str; 1] = [r#"{namespace="catalogs",name="tides"} 1"#];
+
+/// Returns the slices of the provisioner.
+async fn own_slices(shelf: &Shelf) -> Vec<EndpointSlice> {
+    let params = ListParams::default().labels(labels::CATALOG);
+    let slices = shelf.slices("catalogs");
+    slices.list(&params).await.unwrap().items
+}
 
 // parity: pod-1
 #[tokio::test]
@@ -42,7 +54,11 @@ async fn catalog_with_pod_config_has_its_own_pod() {
     // A choice from the catalog does not wait for the pod.
     assert_eq!(leader.offers("tide"), ["catalogs/tides: tide.v1.0.0"]);
 
-    is_ready(&pods, &pod.name_any()).await;
+    // The status that a kubelet reports of a serving pod.
+    let ready = json!({"status": {
+        "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [],
+    }});
+    merge_status(&pods, &pod.name_any(), &ready).await;
     let selector = async || services.get("tides").await.unwrap().spec.unwrap().selector;
     let labels = pod.labels();
     let selects_it = |selector: &Option<BTreeMap<String, String>>| {
@@ -53,43 +69,35 @@ async fn catalog_with_pod_config_has_its_own_pod() {
     until("the Service selects it", selector, selects_it).await;
     let after = services.get("tides").await.unwrap();
     assert_eq!(before.uid(), after.uid(), "and is the same one");
-    let address = |service: &Service| {
-        service
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.cluster_ip.clone())
-    };
+    let address = |service: &Service| service.spec.clone().unwrap().cluster_ip;
     assert_eq!(address(&before), address(&after));
     // Kubernetes' controller reports the pod, and the slice of the provisioner is no longer needed.
-    let slices = shelf.slices("catalogs");
-    leads_to_pod(&shelf, true).await;
-    let params = ListParams::default().labels(labels::CATALOG);
-    let our_slices = async || slices.list(&params).await.unwrap().items;
-    until("nothing else leads there", our_slices, Vec::is_empty).await;
+    set_pod_endpoint(&shelf, true).await;
+    let own = async || own_slices(&shelf).await;
+    until("no other slice", own, Vec::is_empty).await;
     let ready = json!({"lastObservedState": "READY"});
     let reported = json!({"connectionState": ready, "message": null});
     shelf.reports("tides", reported).await;
-    served_are(&leader, &[r#"{namespace="catalogs",name="tides"} 1"#]).await;
+    served_are(&leader, &SERVED).await;
 
-    the_one_server_takes_over_again(&shelf, &before).await;
-    served_are(&leader, &[r#"{namespace="catalogs",name="tides"} 1"#]).await;
+    the_shared_server_takes_over_again(&shelf, &before).await;
+    served_are(&leader, &SERVED).await;
     leader.end().await;
 
     objects_of_olm_are_kept(&shelf, &image).await;
-    a_pod_goes_whatever_the_catalog_becomes(&shelf).await;
+    pod_is_deleted_with_an_external_server(&shelf).await;
 }
 
 /// The pod is deleted when the shared server has the catalog, and the Service stays the same.
-async fn the_one_server_takes_over_again(shelf: &Shelf, before: &Service) {
+async fn the_shared_server_takes_over_again(shelf: &Shelf, before: &Service) {
     let pods = shelf.api::<Pod>("catalogs");
     let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));
-    let params = ListParams::default().labels(labels::CATALOG);
-    let gone = json!({"spec": {"grpcPodConfig": null}});
-    let sources = shelf.sources("catalogs");
     let pod = list(&pods).await.remove(0);
-    let attempt = async || pods.delete(&pod.name_any(), &dry_run()).await;
+    let dry_run = tests::with!(DeleteParams::default() => dry_run: true);
+    let attempt = async || pods.delete(&pod.name_any(), &dry_run).await;
     deny(&shelf.cluster, "DELETE", ("", "pods"), attempt).await;
-    merge(&sources, "tides", &gone).await;
+    let plain = json!({"spec": {"grpcPodConfig": null}});
+    merge(&shelf.sources("catalogs"), "tides", &plain).await;
     // A pod that cannot be deleted is reported, and the catalog is served.
     let reported = json!({
         "connectionState": {"lastObservedState": "READY"},
@@ -98,21 +106,21 @@ async fn the_one_server_takes_over_again(shelf: &Shelf, before: &Service) {
     shelf.reports("tides", reported).await;
     allow(&shelf.cluster, "pods").await;
     let left = async || list(&pods).await;
-    until("no pod", left, |left| are_leaving(left)).await;
+    until("no pod", left, |left| are_terminating(left)).await;
     // Before the pod was deleted, clients were directed to the provisioner.
-    let [slice] = &slices.list(&params).await.unwrap().items[..] else {
-        panic!("one of ours");
+    let [slice] = &own_slices(shelf).await[..] else {
+        panic!("one slice");
     };
     let port = slice.ports.as_ref().unwrap()[0].port.unwrap();
     let port = u16::try_from(port).unwrap();
-    assert_eq!(bundles(port).await.unwrap(), ["tide.v1.0.0"]);
+    assert_eq!(bundles(port).await.unwrap(), ONE);
     let endpoints = shelf.api::<Endpoints>("catalogs");
     let old = json!({
         "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "tides", "namespace": "catalogs"},
         "subsets": [{"addresses": [{"ip": "192.0.2.77"}], "ports": [{"name": "grpc", "port": 50051}]}],
     });
     apply(&shelf.cluster, &old).await;
-    leads_to_pod(shelf, false).await;
+    set_pod_endpoint(shelf, false).await;
     let service = async || services.get("tides").await.unwrap();
     let is_ours = |service: &Service| {
         let labels = service.labels();
@@ -129,20 +137,10 @@ async fn the_one_server_takes_over_again(shelf: &Shelf, before: &Service) {
     shelf.serves("tides", &ONE).await;
 }
 
-/// Writes the status that a kubelet reports of a serving pod.
-async fn is_ready(pods: &Api<Pod>, name: &str) {
-    let status = json!({"status": {
-        "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [],
-    }});
-    merge_status(pods, name, &status).await;
-}
-
 /// Writes the slice that Kubernetes' controller creates for the pods of a Service.
-async fn leads_to_pod(shelf: &Shelf, is_there: bool) {
-    let mut endpoints = json!([]);
-    if is_there {
-        endpoints = json!([{"addresses": ["192.0.2.77"], "conditions": {"ready": true}}]);
-    }
+async fn set_pod_endpoint(shelf: &Shelf, is_ready: bool) {
+    let endpoint = json!({"addresses": ["192.0.2.77"], "conditions": {"ready": true}});
+    let endpoints: Vec<Value> = is_ready.then_some(endpoint).into_iter().collect();
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
         "metadata": {"name": "tides-x", "namespace": "catalogs", "labels": {
@@ -177,52 +175,37 @@ async fn objects_of_olm_are_kept(shelf: &Shelf, image: &str) {
     let polls = "rukpak_catalog_polls_total{outcome=\"new\"} ";
     let polled = async || metric(&next.ctx, polls);
     let is_done = |count: &Option<String>| count.as_ref().is_some_and(|count| count != "0");
-    until("it has looked for pods", polled, is_done).await;
+    until("it has listed pods", polled, is_done).await;
     let pod = pods.get("tides-olm").await.unwrap();
     assert_eq!(pod.metadata.deletion_timestamp, None);
     next.end().await;
 }
 
-async fn a_pod_goes_whatever_the_catalog_becomes(shelf: &Shelf) {
+async fn pod_is_deleted_with_an_external_server(shelf: &Shelf) {
     let pods = shelf.api::<Pod>("catalogs");
     let (sources, services) = (shelf.sources("catalogs"), shelf.services("catalogs"));
     let own = json!({"spec": {"grpcPodConfig": {"priorityClassName": ""}}});
-    // A slice of an earlier process leads nowhere as soon as it can be deleted.
-    let slices = shelf.slices("catalogs");
-    let left = ListParams::default().labels(labels::CATALOG);
-    let slice = slices.list(&left).await.unwrap().items.remove(0);
-    let resource = ("discovery.k8s.io", "endpointslices");
-    let attempt = async || slices.delete(&slice.name_any(), &dry_run()).await;
-    deny(&shelf.cluster, "DELETE", resource, attempt).await;
     merge(&sources, "tides", &own).await;
     let next = Leader::start(&shelf.cluster, THERE);
     let params = ListParams::default().labels(labels::CATALOG_POD);
     let our_pods = async || pods.list(&params).await.unwrap().items;
     found("a pod again", async || our_pods().await.pop()).await;
-    assert!(slices.get_opt(&slice.name_any()).await.unwrap().is_some());
-    allow(&shelf.cluster, resource.1).await;
-    let our_slices = async || slices.list(&left).await.unwrap().items;
-    until("nothing else leads there", our_slices, Vec::is_empty).await;
+    // The slice of an earlier process leads nowhere.
+    let own = async || own_slices(shelf).await;
+    until("no other slice", own, Vec::is_empty).await;
     served_are(&next, &[r#"{namespace="catalogs",name="tides"} 0"#]).await;
     let elsewhere =
         json!({"spec": {"grpcPodConfig": null, "image": null, "address": "127.0.0.1:1"}});
     merge(&sources, "tides", &elsewhere).await;
-    until("no pod", our_pods, |left| are_leaving(left)).await;
+    until("no pod", our_pods, |left| are_terminating(left)).await;
     wait_deleted(services, "tides").await;
     served_are(&next, &[]).await;
     next.end().await;
 }
 
-fn are_leaving(pods: &[Pod]) -> bool {
+fn are_terminating(pods: &[Pod]) -> bool {
     let mut pods = pods.iter();
     pods.all(|pod| pod.metadata.deletion_timestamp.is_some())
-}
-
-fn dry_run() -> DeleteParams {
-    DeleteParams {
-        dry_run: true,
-        ..DeleteParams::default()
-    }
 }
 
 /// Waits until the metric reports these served catalogs.

@@ -1,19 +1,7 @@
 //! Catalogs that are served after a restart while the registry is unavailable.
 
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-
 use super::*;
 use crate::support::node_object;
-
-/// Returns the addresses in the slice of a catalog.
-async fn endpoints(slices: &Api<EndpointSlice>, name: &str) -> Vec<String> {
-    let slice = slices.get(name).await.unwrap();
-    let endpoints = slice.endpoints.unwrap_or_default();
-    endpoints
-        .into_iter()
-        .flat_map(|endpoint| endpoint.addresses)
-        .collect()
-}
 
 // parity: serve-5, switch-6, switch-13
 #[tokio::test]
@@ -31,23 +19,30 @@ async fn restarts_keep_catalogs_while_the_registry_is_away() {
 async fn read_catalogs_are_served_after_a_restart(shelf: &Shelf) {
     let registry = Registry::plain();
     let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
-    let first = Leader::start(&shelf.cluster, HERE);
+    // The next leader has an address of the other family.
+    let six = "2001:db8::1";
+    let first = Leader::start(&shelf.cluster, six);
     shelf.declare("catalogs", "mine", grpc(&image)).await;
     shelf.declare("served", "tenants", grpc(&image)).await;
-    shelf.serves("mine", &ONE).await;
-    shelf.hands_out(HERE, "served/tenants", &ONE).await;
+    let port = shelf.hands_out(six, "catalogs/mine", &ONE).await;
+    let tenants = shelf.hands_out(six, "served/tenants", &ONE).await;
+    assert_ne!(port, tenants);
+    // Choices do not use catalogs of namespaces that are only served.
+    assert_eq!(first.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
+    let service = shelf.services("catalogs").get("mine").await.unwrap();
     // A CatalogSource whose template names an image that does not exist until the provisioner has restarted.
     shelf.apply(&node_object("a", "amd64")).await;
     push_tide(&registry, "org/catalog:x86_64", &["1.0.0"]);
     let template = registry.image("org/catalog:{platform_architecture}");
     shelf.declare("served", "dynamic", grpc(&template)).await;
-    shelf.hands_out(HERE, "served/dynamic", &ONE).await;
+    shelf.hands_out(six, "served/dynamic", &ONE).await;
     // Only then does the store have the record of each image.
     let ready = json!({"connectionState": {"lastObservedState": "READY"}});
     for name in ["catalogs/mine", "served/tenants", "served/dynamic"] {
         shelf.reports(name, ready.clone()).await;
     }
     let store = first.end().await;
+    serves_nothing(port).await;
     shelf.apply(&node_object("a", "arm64")).await;
     let away = format!("failed to reach the registry {}", registry.host());
     drop(registry);
@@ -56,6 +51,9 @@ async fn read_catalogs_are_served_after_a_restart(shelf: &Shelf) {
     shelf.hands_out(THERE, "catalogs/mine", &ONE).await;
     shelf.hands_out(THERE, "served/tenants", &ONE).await;
     shelf.hands_out(THERE, "served/dynamic", &ONE).await;
+    let after = shelf.services("catalogs").get("mine").await.unwrap();
+    assert_eq!(service.resource_version(), after.resource_version());
+    assert_eq!(second.served().len(), 3);
     let resolved =
         json!({"type": "resolved_image", "status": "True", "message": "*org/catalog:aarch64"});
     let reported = json!({"message": format!("*{away}*"), "conditions": [resolved]});
@@ -84,32 +82,17 @@ async fn read_catalogs_are_served_after_a_restart(shelf: &Shelf) {
 
     // A provisioner with an empty disk directs no client to a pod that has ended.
     let slices = shelf.slices("catalogs");
-    assert_eq!(endpoints(&slices, "mine-catalog").await, [THERE]);
+    let addresses = async || -> Vec<String> {
+        let slice = slices.get("mine-catalog").await.unwrap();
+        let endpoints = slice.endpoints.into_iter().flatten();
+        endpoints.flat_map(|endpoint| endpoint.addresses).collect()
+    };
+    assert_eq!(addresses().await, [THERE]);
     let third = Leader::start(&shelf.cluster, "192.0.2.3");
-    let leads = async || endpoints(&slices, "mine-catalog").await;
-    until("it leads nowhere", leads, Vec::is_empty).await;
+    until("no endpoint", addresses, Vec::is_empty).await;
     let service = shelf.services("catalogs").get_opt("mine").await.unwrap();
     assert!(service.is_some(), "its address stays");
     third.end().await;
-}
-
-/// Gives a catalog another priority, and waits until its condition reports that spec with the earlier image.
-async fn is_kept_after_an_edit(
-    shelf: &Shelf,
-    priority: i64,
-    edits: impl AsyncFnOnce(),
-    image: &str,
-) {
-    let sources = shelf.sources("catalogs");
-    let patch = json!({"spec": {"priority": priority}});
-    let edited = merge(&sources, "mine", &patch).await;
-    edits().await;
-    let resolved = json!({
-        "type": "resolved_image", "reason": "LastResolved", "message": image,
-        "observedGeneration": edited.metadata.generation,
-    });
-    let reported = json!({"conditions": [resolved]});
-    shelf.reports("mine", reported).await;
 }
 
 async fn resolved_templates_are_known_after_a_restart(shelf: &Shelf) {
@@ -120,8 +103,19 @@ async fn resolved_templates_are_known_after_a_restart(shelf: &Shelf) {
     let template = registry.image("org/catalog:{platform_architecture}");
     shelf.declare("catalogs", "mine", grpc(&template)).await;
     shelf.serves("mine", &ONE).await;
+    // The image is kept for an edited spec as well.
+    let sources = shelf.sources("catalogs");
+    let edit = async |priority: i64| {
+        let patch = json!({"spec": {"priority": priority}});
+        let edited = merge(&sources, "mine", &patch).await;
+        json!({"conditions": [{
+            "type": "resolved_image", "reason": "LastResolved", "message": image,
+            "observedGeneration": edited.metadata.generation,
+        }]})
+    };
     shelf.apply(&node_object("b", "arm64")).await;
-    is_kept_after_an_edit(shelf, 5, async || {}, &image).await;
+    let kept = edit(5).await;
+    shelf.reports("mine", kept).await;
     let states = first.ctx.catalogs.states();
     let error = states[0].trouble.clone().unwrap_or_default();
     assert!(error.ends_with("; the nodes are amd64, arm64"), "{error}");
@@ -130,18 +124,10 @@ async fn resolved_templates_are_known_after_a_restart(shelf: &Shelf) {
     drop(registry);
 
     // The order of restart and edit does not matter.
-    let mut second = None;
-    let starts = async || {
-        second = Some(Leader::with(
-            &shelf.cluster,
-            THERE,
-            store,
-            NamespaceQuota::default(),
-        ));
-    };
-    is_kept_after_an_edit(shelf, 6, starts, &image).await;
+    let kept = edit(6).await;
+    let second = Leader::with(&shelf.cluster, THERE, store, NamespaceQuota::default());
+    shelf.reports("mine", kept).await;
     shelf.hands_out(THERE, "catalogs/mine", &ONE).await;
-    let second = second.unwrap();
     assert_eq!(second.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
 
     // Another template was never resolved.

@@ -1,6 +1,7 @@
 //! A cluster, and provisioners that serve catalogs in it.
 
 use catalog::registry::{Client, ClientLimits};
+use futures::TryStreamExt as _;
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::{Config, ResourceExt as _, api::ListParams};
 use manifests::api::install;
@@ -17,16 +18,8 @@ pub(in crate::catalogs) const THERE: &str = "192.0.2.2";
 pub(in crate::catalogs) const ONE: [&str; 1] = ["tide.v1.0.0"];
 pub(in crate::catalogs) const BOTH: [&str; 2] = ["tide.v1.0.0", "tide.v1.1.0"];
 
-/// A provisioner that serves catalogs, next to the one of the shelf, which does not.
-pub(in crate::catalogs) struct Leader {
-    pub(in crate::catalogs) ctx: Context,
-    stop: CancellationToken,
-    tasks: Vec<JoinHandle<()>>,
-    pub(super) store: TempDir,
-}
-
 impl Leader {
-    /// Starts a provisioner whose pod has this address.
+    /// Starts a provisioner that serves catalogs from a pod with this address, next to the one of the shelf, which does not.
     pub(in crate::catalogs) fn start(cluster: &Cluster, address: &str) -> Self {
         let store = tempfile::tempdir().unwrap();
         Self::with(cluster, address, store, NamespaceQuota::default())
@@ -51,61 +44,26 @@ impl Leader {
     }
 
     fn with_config(config: Config, address: &str, store: TempDir, share: NamespaceQuota) -> Self {
-        let settings = Settings {
-            catalog_namespaces: NAMESPACES.map(str::to_owned).to_vec(),
-            serving: Some(Serving {
-                address: address.parse().unwrap(),
-                ports: Ports::Any,
-                namespaces: Namespaces::Some(["catalogs".to_owned(), "served".to_owned()].into()),
-                pods: false,
-                share,
-            }),
-            ..settings()
+        let serving = Serving {
+            address: address.parse().unwrap(),
+            ports: Ports::Any,
+            namespaces: Namespaces::Some(["catalogs".to_owned(), "served".to_owned()].into()),
+            pods: false,
+            share,
         };
+        let settings = tests::with!(settings() => serving: Some(serving));
         let user = format!("system:serviceaccount:{SYSTEM}:provisioner");
-        let ctx = context(config, store.path(), Some(&user), settings);
-        let stop = CancellationToken::new();
-        Self {
-            tasks: run(&ctx, &stop),
-            ctx,
-            stop,
-            store,
-        }
-    }
-
-    /// Ends as a process that has lost its Lease does. The content of its disk stays.
-    pub(in crate::catalogs) async fn end(mut self) -> TempDir {
-        self.stop.cancel();
-        for task in self.tasks.drain(..) {
-            let _ = task.await;
-        }
-        std::mem::replace(&mut self.store, tempfile::tempdir().unwrap())
-    }
-
-    /// Returns the offers of a package, one line per catalog.
-    pub(in crate::catalogs) fn offers(&self, package: &str) -> Vec<String> {
-        offers_of(&self.ctx, package)
+        Self::run(config, Some(&user), settings, store)
     }
 
     /// Returns the lines of the metric of served catalogs.
     pub(super) fn served(&self) -> Vec<String> {
         let text = self.ctx.metrics.render();
-        let mut lines: Vec<String> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("rukpak_catalog_served"))
-            .map(str::to_owned)
-            .collect();
-        lines.sort();
-        lines
-    }
-}
-
-impl Drop for Leader {
-    fn drop(&mut self) {
-        self.stop.cancel();
-        for task in &self.tasks {
-            task.abort();
-        }
+        let lines = text.lines();
+        let served = lines.filter_map(|line| line.strip_prefix("rukpak_catalog_served"));
+        let mut served: Vec<String> = served.map(str::to_owned).collect();
+        served.sort();
+        served
     }
 }
 
@@ -113,23 +71,19 @@ impl Drop for Leader {
 pub(in crate::catalogs) async fn stage() -> Shelf {
     let shelf = Shelf::new().await;
     // The provisioner of the shelf serves nothing, and would report that in every status.
-    shelf.stop.cancel();
+    shelf.reader.stop.cancel();
     for namespace in [SYSTEM, "served"] {
         apply(&shelf.cluster, &namespace_object(namespace)).await;
     }
     install_rights(&shelf.cluster, &install::file(&install::Options::default())).await;
     for namespace in ["catalogs", "served"] {
-        shelf.allow_serving(namespace).await;
+        let binding = install::catalog_server(&install::Options::default(), namespace);
+        apply(&shelf.cluster, &binding).await;
     }
     shelf
 }
 
 impl Shelf {
-    pub(super) async fn allow_serving(&self, namespace: &str) {
-        let binding = install::catalog_server(&install::Options::default(), namespace);
-        apply(&self.cluster, &binding).await;
-    }
-
     pub(in crate::catalogs) fn services(&self, namespace: &str) -> Api<Service> {
         self.api(namespace)
     }
@@ -159,19 +113,17 @@ impl Shelf {
         service: &str,
     ) -> Option<(String, u16)> {
         let params = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
-        let slices = self.slices(namespace).list(&params).await.unwrap();
+        let slices = self.slices(namespace).list(&params).await.unwrap().items;
         let services = self.services(namespace);
         let service = services.get_opt(service).await.unwrap()?.spec.unwrap();
         if !service.selector.unwrap_or_default().is_empty() {
             return None; // it leads to pods
         }
-        let [slice] = slices.items.as_slice() else {
-            return None;
-        };
-        let [endpoint] = slice.endpoints.as_deref()? else {
-            return None;
-        };
-        let [port] = slice.ports.as_deref()? else {
+        let ([_], [endpoint], [port]) = (
+            &slices[..],
+            slices.first()?.endpoints.as_deref()?,
+            slices.first()?.ports.as_deref()?,
+        ) else {
             return None;
         };
         let port = u16::try_from(port.port?).ok()?;
@@ -222,18 +174,14 @@ impl Shelf {
 
 /// Returns the bundles that a server lists.
 pub(in crate::catalogs) async fn bundles(port: u16) -> Result<Vec<String>, String> {
-    let address = format!("127.0.0.1:{port}");
-    let client = Client::connect(&address, ClientLimits::default()).await;
-    let client = client.map_err(|error| error.to_string())?;
-    let listed: Result<Vec<_>, _> = {
-        use futures::TryStreamExt as _;
-        client.list_bundles().try_collect().await
+    let list = async {
+        let address = format!("127.0.0.1:{port}");
+        let client = Client::connect(&address, ClientLimits::default()).await?;
+        client.list_bundles().try_collect::<Vec<_>>().await
     };
-    let mut names: Vec<String> = listed
-        .map_err(|error| error.to_string())?
-        .into_iter()
-        .map(|bundle| bundle.csv_name)
-        .collect();
+    let bundles = list.await.map_err(|error| error.to_string())?;
+    let names = bundles.into_iter().map(|bundle| bundle.csv_name);
+    let mut names: Vec<String> = names.collect();
     names.sort();
     Ok(names)
 }

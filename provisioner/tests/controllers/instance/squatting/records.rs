@@ -1,35 +1,72 @@
-//! Replaced Bundles that a rollback uses, or that an older provisioner has not recorded by uid.
+//! Replaced Bundles that are not healthy, that a rollback uses, or that an older provisioner has not recorded by uid.
 
 use super::*;
 
+// parity: rukpak-11
 #[tokio::test]
-async fn a_rollback_does_not_lead_to_a_squatted_bundle() {
+async fn unhealthy_and_rolled_back_bundles_are_not_replaced() {
     let world = running().await;
     world.cluster.stand_in_node().await.unwrap();
     let working = |space: &str| web(space, "v1", "works");
-    let (name, space, squatter, observer) = squatted(world, "squatback", working).await;
+    let (name, space, squatter, observer) = squatted(world, "unwell", working).await;
     let version = |version: &str, fate| web(space.name(), version, fate);
+    let rollback = |policy: &str| json!({"spec": {"rollback": policy}});
+    let maps = maps(world, space.name());
 
+    // The Bundle of a rollback is replaced before.
     upgrade(world, &name, "v2", &version("v2", "fails")).await;
     has_value(world, space.name(), "a", "v", "v2").await;
     let previous = becomes(world, &name, "previous", |status| {
         status.previous.as_ref().map(drop)
     });
     let previous = previous.await.status.unwrap().previous.unwrap();
-    let all = bundles(world, &name).await;
-    let previous = all.iter().find(|bundle| previous.is(bundle)).unwrap();
-    let foreign = squatter.replace(previous).await.unwrap();
+    let foreign = squatter.replace_recorded(world, &name, &previous).await;
     world
         .wait_bundle(&foreign.name_any(), "Unpacked", "True")
         .await;
     says(world, &name, "Healthy", &["/web)"]).await;
-    change(world, &name, json!({"spec": {"rollback": "OnFailure"}})).await;
+    change(world, &name, rollback("OnFailure")).await;
     let stays = observed(world, &name).await;
     assert_eq!(line(&stays, "Installed"), "True InstallationSucceeded");
-
     upgrade(world, &name, "v3", &version("v3", "works")).await;
     has_value(world, space.name(), "a", "v", "v3").await;
     world.wait_instance(&name, "Healthy", "True").await;
+
+    // Applied, and not healthy.
+    change(world, &name, rollback("Never")).await;
+    upgrade(world, &name, "v4", &version("v4", "fails")).await;
+    has_value(world, space.name(), "a", "v", "v4").await;
+    says(world, &name, "Healthy", &["/web)"]).await;
+    let replaced = installed_is_recorded(world, &name).await;
+    squatter.replace_recorded(world, &name, &replaced).await;
+    let again = installed_is_recorded(world, &name).await;
+    assert_ne!(again.uid, replaced.uid);
+    assert_eq!(again.content_digest, replaced.content_digest);
+    support::delete(&maps, "a").await;
+    has_value(world, space.name(), "a", "v", "v4").await;
+
+    // Rolled back: spec.template is not installed again, and repairs use no foreign Bundle.
+    change(world, &name, rollback("OnFailure")).await;
+    wait_reason(world, &name, "Installed", "RolledBack").await;
+    has_value(world, space.name(), "a", "v", "v3").await;
+    let installed = installed_is_recorded(world, &name).await;
+    let foreign = squatter.replace_recorded(world, &name, &installed).await;
+    support::delete(&maps, "a").await;
+    let parts = [
+        &format!("Bundle {} was replaced", installed.name),
+        "by another client",
+        "nothing is applied or repaired from it",
+        "delete Bundle",
+        "bundles.core.rukpak.io",
+    ];
+    let reported = says(world, &name, "Installed", &parts).await;
+    assert_eq!(line(&reported, "Installed"), "True InstalledBundleReplaced");
+
+    upgrade(world, &name, "v5", &version("v5", "works")).await;
+    has_value(world, space.name(), "a", "v", "v5").await;
+    world.wait_instance(&name, "Healthy", "True").await;
+    wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
+    is_deleted(world, &name, &foreign).await;
     observer.finish().await;
     delete(world, &name).await;
 }

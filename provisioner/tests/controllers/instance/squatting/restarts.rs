@@ -2,7 +2,7 @@
 
 use cluster::Cluster;
 
-use super::{records::forget_records, *};
+use super::{records::forget_records, upgrades::replaced_bundles_are_not_installed, *};
 use crate::faults::support::empty;
 use crate::support::{Fault, Options, Provisioner, Relay, eventually};
 
@@ -17,18 +17,17 @@ async fn unrecorded(
     world: &World,
     name: &str,
     squatter: &Squatter,
-    recorded_uids: &[&str],
+    recorded_uids: &[String],
 ) -> Bundle {
     eventually("an unpacked Bundle without a record", async || {
         let all = bundles(world, name).await;
         let status = read(world, name).await.status.unwrap();
         let found = all.iter().find(|bundle| {
             let uid = bundle.uid().unwrap();
-            let unpacked = bundle.status.as_ref();
             bundle.spec.source != squatter.content
-                && !recorded_uids.contains(&uid.as_str())
+                && !recorded_uids.contains(&uid)
                 && status.bundles.iter().all(|created| created.uid != uid)
-                && unpacked.is_some_and(|status| status.content_digest.is_some())
+                && is_unpacked(bundle)
         });
         found.cloned().ok_or_else(|| format!("{all:?} {status:?}"))
     })
@@ -47,8 +46,7 @@ async fn unrecorded_bundles_are_not_installed(cluster: &'static Cluster, relay: 
     for (version, is_squatted) in [("2", false), ("3", true)] {
         relay.fails(unwritable(&name));
         upgrade(&world, &name, version, &[a(space.name(), version)]).await;
-        let uids: Vec<&str> = recorded_uids.iter().map(String::as_str).collect();
-        let created = unrecorded(&world, &name, &squatter, &uids).await;
+        let created = unrecorded(&world, &name, &squatter, &recorded_uids).await;
         provisioner.kill().await;
         let left = if is_squatted {
             squatter.replace(&created).await.unwrap()
@@ -67,10 +65,9 @@ async fn unrecorded_bundles_are_not_installed(cluster: &'static Cluster, relay: 
         recorded_uids.push(recorded.uid);
     }
     let entries = observer.finish().await;
-    assert!(
-        entries.contains("a=2") && entries.contains("a=3"),
-        "{entries:?}"
-    );
+    for version in ["a=2", "a=3"] {
+        assert!(entries.contains(version), "{entries:?}");
+    }
     delete(&world, &name).await;
 }
 
@@ -101,22 +98,10 @@ async fn unrecorded_adoption_trusts_no_other_bundle(cluster: &'static Cluster, r
 
     // Another Bundle replaces the installed one. Repairs use the recorded revision, and neither that Bundle nor one without
     // a record.
-    let all = bundles(&world, &name).await;
-    let installed = all.iter().find(|bundle| before.is(bundle)).unwrap();
-    let foreign = squatter.replace(installed).await.unwrap();
-    // The provisioner may delete the foreign Bundle before it is unpacked.
-    eventually("the foreign Bundle is unpacked or deleted", async || {
-        let all = bundles(&world, &name).await;
-        let existing = all.iter().find(|bundle| bundle.uid() == foreign.uid());
-        let is_done = existing.is_none_or(|bundle| {
-            let status = bundle.status.as_ref();
-            status.is_some_and(|status| status.content_digest.is_some())
-        });
-        is_done.then_some(()).ok_or_else(|| format!("{all:?}"))
-    })
-    .await;
+    let foreign = squatter.replace_recorded(&world, &name, &before).await;
     support::delete(&api, "a").await;
-    let created = unrecorded(&world, &name, &squatter, &[&before.uid]).await;
+    let uids = [before.uid.clone()];
+    let created = unrecorded(&world, &name, &squatter, &uids).await;
     has_value(&world, space.name(), "a", "v", "1").await;
     assert!(!has_record().await);
     provisioner.kill().await;
@@ -128,7 +113,8 @@ async fn unrecorded_adoption_trusts_no_other_bundle(cluster: &'static Cluster, r
     wait_reason(&world, &name, "Installed", "InstallationSucceeded").await;
     let recorded = installed_is_recorded(&world, &name).await;
     assert_eq!(recorded.content_digest, before.content_digest);
-    for other in [installed, &foreign, &created] {
+    assert_ne!(recorded.uid, before.uid);
+    for other in [&foreign, &created] {
         assert_ne!(Some(&recorded.uid), other.uid().as_ref());
     }
     is_deleted(&world, &name, &foreign).await;
@@ -139,47 +125,16 @@ async fn unrecorded_adoption_trusts_no_other_bundle(cluster: &'static Cluster, r
 /// A Bundle that was replaced while no provisioner ran is not installed.
 async fn bundles_replaced_during_downtime_are_not_installed(cluster: &'static Cluster) {
     let world = World::bare(cluster);
-    let mut provisioner = Provisioner::start(cluster, Options::default()).await;
+    let mut provisioner = Some(Provisioner::start(cluster, Options::default()).await);
     let (name, space, squatter, observer) = squatted(&world, "down", only_a).await;
-    let restart = async |provisioner: Provisioner| {
-        provisioner.kill().await;
+    let replace = async || {
+        provisioner.take().unwrap().kill().await;
         for bundle in bundles(&world, &name).await {
             squatter.replace(&bundle).await.unwrap();
         }
+        provisioner = Some(Provisioner::start(cluster, Options::default()).await);
     };
-
-    // Installed.
-    let before = installed_is_recorded(&world, &name).await;
-    restart(provisioner).await;
-    support::delete(&maps(&world, space.name()), "a").await;
-    provisioner = Provisioner::start(cluster, Options::default()).await;
-    has_value(&world, space.name(), "a", "v", "1").await;
-    let after = installed_is_recorded(&world, &name).await;
-    assert_ne!(before.uid, after.uid);
-    assert_eq!(before.content_digest, after.content_digest);
-
-    // Recorded, and not unpacked.
-    point_at(&world, &name, &stored_in(&name)).await;
-    wait_reason(&world, &name, "HasValidBundle", "UnpackFailed").await;
-    restart(provisioner).await;
-    store(&world, &name, &[a(space.name(), "2")]).await;
-    provisioner = Provisioner::start(cluster, Options::default()).await;
-    has_value(&world, space.name(), "a", "v", "2").await;
-    installed_is_recorded(&world, &name).await;
-
-    // Unpacked, and not applied: a namespace is missing.
-    let missing = format!("{name}-later");
-    let objects = [a(space.name(), "3"), map(&missing, "b", &[])];
-    let source = publish(&world, &format!("{name}:v3"), &objects).await;
-    point_at(&world, &name, &source).await;
-    wait_reason(&world, &name, "Installed", "UpgradeFailed").await;
-    restart(provisioner).await;
-    world.apply(&support::namespace_object(&missing)).await;
-    let _provisioner = Provisioner::start(cluster, Options::default()).await;
-    has_value(&world, space.name(), "a", "v", "3").await;
-    wait_reason(&world, &name, "Installed", "InstallationSucceeded").await;
-    installed_is_recorded(&world, &name).await;
-
+    replaced_bundles_are_not_installed(&world, &name, space.name(), replace).await;
     observer.finish().await;
     delete(&world, &name).await;
     delete_stored(&world, &name).await;

@@ -1,6 +1,43 @@
 //! Bundles that are replaced during upgrades.
 
+use kube::runtime::WatchStreamExt as _;
+
 use super::*;
+
+/// Upgrades an instance to versions 3 and 4, and calls a function that replaces its Bundles at three moments.
+pub(super) async fn replaced_bundles_are_not_installed(
+    world: &World,
+    name: &str,
+    namespace: &str,
+    mut replace: impl AsyncFnMut(),
+) {
+    // Recorded, and not unpacked.
+    point_at(world, name, &stored_in(name)).await;
+    wait_reason(world, name, "HasValidBundle", "UnpackFailed").await;
+    replace().await;
+    store(world, name, &[a(namespace, "3")]).await;
+    has_value(world, namespace, "a", "v", "3").await;
+    installed_is_recorded(world, name).await;
+
+    // Unpacked, and not applied: a namespace is missing.
+    let missing = format!("{name}-later");
+    let objects = [a(namespace, "4"), map(&missing, "b", &[])];
+    upgrade(world, name, "v4", &objects).await;
+    wait_reason(world, name, "Installed", "UpgradeFailed").await;
+    replace().await;
+    world.apply(&support::namespace_object(&missing)).await;
+    has_value(world, namespace, "a", "v", "4").await;
+    wait_reason(world, name, "Installed", "InstallationSucceeded").await;
+
+    // Installed.
+    let before = installed_is_recorded(world, name).await;
+    replace().await;
+    support::delete(&maps(world, namespace), "a").await;
+    has_value(world, namespace, "a", "v", "4").await;
+    let after = installed_is_recorded(world, name).await;
+    assert_ne!(before.uid, after.uid);
+    assert_eq!(before.content_digest, after.content_digest);
+}
 
 // parity: rukpak-11
 #[tokio::test]
@@ -25,25 +62,8 @@ async fn foreign_content_is_never_applied_during_an_upgrade() {
     // The name is free again if the provisioner has deleted the Bundle because the instance had too many.
     assert_ne!(Some(recorded.uid), taken.uid());
 
-    // Created, and not unpacked.
-    point_at(world, &name, &stored_in(&name)).await;
-    wait_reason(world, &name, "HasValidBundle", "UnpackFailed").await;
-    squatter.replace_all(world, &name).await;
-    store(world, &name, &[a("3")]).await;
-    has_value(world, space.name(), "a", "v", "3").await;
-    installed_is_recorded(world, &name).await;
-
-    // Unpacked, and not applied: a namespace is missing.
-    let missing = format!("{name}-later");
-    let objects = [a("4"), map(&missing, "b", &[])];
-    let source = publish(world, &format!("{name}:v4"), &objects).await;
-    point_at(world, &name, &source).await;
-    wait_reason(world, &name, "Installed", "UpgradeFailed").await;
-    squatter.replace_all(world, &name).await;
-    world.apply(&support::namespace_object(&missing)).await;
-    has_value(world, space.name(), "a", "v", "4").await;
-    wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
-    installed_is_recorded(world, &name).await;
+    let replace = async || squatter.replace_all(world, &name).await;
+    replaced_bundles_are_not_installed(world, &name, space.name(), replace).await;
 
     // Applied in part: the API server rejects an object of a new kind.
     let group = format!("{name}.example.com");
@@ -56,27 +76,15 @@ async fn foreign_content_is_never_applied_during_an_upgrade() {
     let retry = json!({"metadata": {"annotations": {"core.rukpak.io/retry": "now"}}});
     change(world, &name, retry).await;
     bundles_become(world, &name, "unpacked for the template again", |all| {
-        let is_ours = |bundle: &Bundle| {
-            let status = bundle.status.as_ref();
-            bundle.spec.source != squatter.content
-                && status.is_some_and(|status| status.content_digest.is_some())
-        };
-        all.iter().any(is_ours)
+        let is_own = |bundle: &&Bundle| bundle.spec.source != squatter.content;
+        all.iter().filter(is_own).any(is_unpacked)
     })
     .await;
 
-    // Applied.
     upgrade(world, &name, "v6", &[a("6")]).await;
     has_value(world, space.name(), "a", "v", "6").await;
     wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
-    let before = installed_is_recorded(world, &name).await;
-    squatter.replace_all(world, &name).await;
-    let after = installed_is_recorded(world, &name).await;
-    assert_ne!(before.uid, after.uid);
-    assert_eq!(before.content_digest, after.content_digest);
-    support::delete(&maps(world, space.name()), "a").await;
-    has_value(world, space.name(), "a", "v", "6").await;
-
+    installed_is_recorded(world, &name).await;
     let entries = observer.finish().await;
     for version in ["a=2", "a=3", "a=4", "a=5", "a=6"] {
         assert!(entries.contains(version), "{version} of {entries:?}");
@@ -90,22 +98,16 @@ const REPLACEMENTS: usize = 15;
 
 /// Replaces every Bundle of an instance on each of its events, until the limit is reached.
 async fn replace_restlessly(squatter: &Squatter, world: &World, name: &str) {
-    let selector = format!("{}={name}", labels::OWNER_NAME);
-    let api: Api<Bundle> = world.api();
-    let params = WatchParams::default().labels(&selector).timeout(290);
+    let config = watcher::Config::default().labels(&format!("{}={name}", labels::OWNER_NAME));
+    let bundles = watcher(world.api::<Bundle>(), config);
+    let mut bundles = bundles.applied_objects().boxed();
     let mut replaced = 0;
     while replaced < REPLACEMENTS {
-        let mut events = api.watch(&params, "0").await.unwrap().boxed();
-        while let Some(Ok(event)) = events.next().await {
-            if let WatchEvent::Added(bundle) | WatchEvent::Modified(bundle) = event
-                && bundle.spec.source != squatter.content
-                && squatter.replace(&bundle).await.is_some()
-            {
-                replaced += 1;
-                if replaced == REPLACEMENTS {
-                    break;
-                }
-            }
+        if let Some(Ok(bundle)) = bundles.next().await
+            && bundle.spec.source != squatter.content
+            && squatter.replace(&bundle).await.is_some()
+        {
+            replaced += 1;
         }
     }
 }

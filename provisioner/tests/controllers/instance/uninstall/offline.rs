@@ -9,41 +9,23 @@ use crate::support::Provisioner;
 
 const RESOURCE: (&str, &str) = ("core.rukpak.io", "bundleinstances");
 
-/// An instance with two ConfigMaps and a CRD.
-struct Installed {
-    maps: Api<ConfigMap>,
-    name: String,
-    crd: String,
-}
-
-async fn installed(world: &World, prefix: &str) -> Installed {
+/// Installs two ConfigMaps and a CRD, in the namespace of the instance's name.
+async fn installed(world: &World, prefix: &str) -> String {
     let name = unique(prefix);
     world.apply(&support::namespace_object(&name)).await;
-    let group = format!("{name}.example.com");
-    let objects = [
-        map(&name, "held", &[]),
-        map(&name, "free", &[]),
-        support::crd(&group, "Widget"),
-    ];
+    let crd = support::crd(&format!("{name}.example.com"), "Widget");
+    let objects = [map(&name, "held", &[]), map(&name, "free", &[]), crd];
     install(world, &name, &objects).await;
-    Installed {
-        maps: maps(world, &name),
-        crd: format!("widgets.{group}"),
-        name,
-    }
+    name
 }
 
 /// Deletes an instance whose objects are orphaned, and waits until the garbage collector has released the objects.
-async fn orphan(instances: &Api<BundleInstance>, installed: &Installed) {
-    let params = DeleteParams {
-        propagation_policy: Some(kube::api::PropagationPolicy::Orphan),
-        ..DeleteParams::default()
-    };
-    instances.delete(&installed.name, &params).await.unwrap();
+async fn orphan(instances: &Api<BundleInstance>, name: &str) {
+    instances.delete(name, &orphaning()).await.unwrap();
     let is_released =
         |instance: &BundleInstance| (instance.finalizers() == [labels::UNINSTALL]).then_some(());
     let (api, description) = (instances.clone(), "released by the garbage collector");
-    support::wait_for(api, &installed.name, description, is_released).await;
+    support::wait_for(api, name, description, is_released).await;
 }
 
 /// Denies the removal of the finalizer of an instance.
@@ -52,10 +34,7 @@ async fn retain_finalizer(cluster: &Cluster, instances: &Api<BundleInstance>, na
         "object.metadata.name != '{name}' || '{}' in object.metadata.?finalizers.orValue([])",
         labels::UNINSTALL
     );
-    let dry_run = PatchParams {
-        dry_run: true,
-        ..PatchParams::default()
-    };
+    let dry_run = tests::with!(PatchParams, dry_run: true);
     let removal = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     let attempt = async || instances.patch(name, &dry_run, &removal).await;
     deny_unless(&expression, cluster, "UPDATE", RESOURCE, attempt).await;
@@ -70,48 +49,50 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     let orphaned = installed(&world, "orphaned").await;
     let deleted = installed(&world, "deleted").await;
     first.kill().await;
+    let held_maps = maps(&world, &deleted);
+    let crd_of = |name: &str| format!("widgets.{name}.example.com");
 
     orphan(&instances, &orphaned).await;
     let hold = json!({"metadata": {"finalizers": ["example.com/rival"]}});
-    patch_as_other(&deleted.maps, "held", hold).await;
+    patch_as_other(&held_maps, "held", hold).await;
     let params = DeleteParams::default();
-    instances.delete(&deleted.name, &params).await.unwrap();
+    instances.delete(&deleted, &params).await.unwrap();
     // The provisioner would repair both ConfigMaps of an instance that is not deleted.
-    deleted.maps.delete("free", &params).await.unwrap();
-    let waiting = instances.get(&deleted.name).await.unwrap();
+    held_maps.delete("free", &params).await.unwrap();
+    let waiting = instances.get(&deleted).await.unwrap();
     assert!(waiting.metadata.deletion_timestamp.is_some());
 
     // The second process starts both uninstalls, and is killed before they complete.
-    retain_finalizer(&cluster, &instances, &orphaned.name).await;
+    retain_finalizer(&cluster, &instances, &orphaned).await;
     let second = Provisioner::start(&cluster, support::Options::default()).await;
-    says(&world, &deleted.name, "Progressing", &["example.com/rival"]).await;
-    assert_eq!(deleted.maps.get_opt("free").await.unwrap(), None);
+    says(&world, &deleted, "Progressing", &["example.com/rival"]).await;
+    assert_eq!(held_maps.get_opt("free").await.unwrap(), None);
     // Lists by name, because orphaning removes the labels.
     let left = async || {
         let mut all = support::list(&world.api::<Bundle>()).await;
-        all.retain(|bundle| bundle.name_any().starts_with(&orphaned.name));
+        all.retain(|bundle| bundle.name_any().starts_with(&orphaned));
         all
     };
     support::until("no Bundle of the orphaned instance", left, Vec::is_empty).await;
     second.kill().await;
     allow(&cluster, RESOURCE.1).await;
     let released = json!({"metadata": {"finalizers": null}});
-    patch_as_other(&deleted.maps, "held", released).await;
+    patch_as_other(&held_maps, "held", released).await;
 
     let _third = Provisioner::start(&cluster, support::Options::default()).await;
-    support::wait_deleted(instances.clone(), &deleted.name).await;
-    support::wait_deleted(deleted.maps.clone(), "held").await;
-    assert_eq!(deleted.maps.get_opt("free").await.unwrap(), None);
+    support::wait_deleted(instances.clone(), &deleted).await;
+    support::wait_deleted(held_maps.clone(), "held").await;
+    assert_eq!(held_maps.get_opt("free").await.unwrap(), None);
     let crds: Api<CustomResourceDefinition> = world.api();
-    support::wait_deleted(crds.clone(), &deleted.crd).await;
+    support::wait_deleted(crds.clone(), &crd_of(&deleted)).await;
 
-    support::wait_deleted(instances.clone(), &orphaned.name).await;
+    support::wait_deleted(instances.clone(), &orphaned).await;
     for name in ["held", "free"] {
-        let left = orphaned.maps.get(name).await.unwrap();
+        let left = maps(&world, &orphaned).get(name).await.unwrap();
         assert_eq!(left.metadata.owner_references, None);
         assert_eq!(left.metadata.deletion_timestamp, None);
     }
-    let left = crds.get(&orphaned.crd).await.unwrap();
+    let left = crds.get(&crd_of(&orphaned)).await.unwrap();
     assert_eq!(left.metadata.deletion_timestamp, None);
     let left = async || support::list(&world.api::<Bundle>()).await;
     support::until("no Bundle", left, Vec::is_empty).await;

@@ -1,5 +1,6 @@
 //! States of Jobs and pods, and the outcomes that are derived from them.
 
+use ::tests::assert_has;
 use serde_json::{Value, json};
 
 use super::*;
@@ -68,9 +69,22 @@ fn failed(text: &str) -> JobState {
     }
 }
 
+fn failure(state: JobState) -> String {
+    let JobState::Failed { message, .. } = state else {
+        panic!("{state:?}");
+    };
+    message
+}
+
+fn waiting(state: JobState) -> String {
+    let JobState::Waiting(message) = state else {
+        panic!("{state:?}");
+    };
+    message
+}
+
 // parity: rukpak-17
 #[test]
-#[expect(clippy::large_stack_arrays, reason = "it is a table")]
 fn pod_waiting_reasons_are_reported() {
     let unreadable = "the node cannot read the name of the image: couldn't parse image name \"A\"";
     let back_off = r#"Back-off pulling image "quay.io/a/b:v1""#;
@@ -105,7 +119,6 @@ fn pod_waiting_reasons_are_reported() {
 }
 
 #[test]
-#[expect(clippy::large_stack_arrays, reason = "it is a table")]
 fn failed_pod_is_reported_with_its_own_message() {
     let unreadable = "FileUnreadable: \"/manifests/a\" is not readable by user 65532";
     let disrupted = json!({
@@ -136,7 +149,6 @@ fn failed_pod_is_reported_with_its_own_message() {
 }
 
 #[test]
-#[expect(clippy::large_stack_arrays, reason = "it is a table")]
 fn job_state_follows_its_pods_or_the_last_message() {
     let good = container("Running", &json!({"running": {}}));
     let too_large = terminated(1, "Error", "LimitExceeded: too large");
@@ -165,32 +177,28 @@ fn job_state_follows_its_pods_or_the_last_message() {
     ] {
         assert_eq!(evaluate(&job, &pods, refused, before), expected);
     }
-    let JobState::Failed { message, .. } =
-        evaluate(&ended_job("Complete", "", ""), &[], None, None)
-    else {
-        panic!("nothing was handed over");
-    };
-    assert!(message.contains("without uploading content"), "{message}");
+    let ended = evaluate(&ended_job("Complete", "", ""), &[], None, None);
+    assert_has(failure(ended), "without uploading content");
     let suspended =
         with!(job(&json!({})) => |suspended| suspended.spec.as_mut().unwrap().suspend = Some(true));
-    let JobState::Waiting(message) = evaluate(&suspended, &[], None, None) else {
-        panic!("it waits");
-    };
-    assert!(message.contains("suspended"), "{message}");
+    assert_has(waiting(evaluate(&suspended, &[], None, None)), "suspended");
 }
 
 #[test]
 fn pod_creation_error_includes_the_previous_pod_failure() {
-    let failed = container("Failed", &terminated(139, "Error", "gone wrong"));
-    let pods = std::slice::from_ref(&failed);
-    let found = evaluate(&job(&json!({})), pods, Some("exceeded quota"), None);
+    let failed = [container(
+        "Failed",
+        &terminated(139, "Error", "exec failed"),
+    )];
     let expected = "Job system/b-1 cannot create another pod: exceeded quota; previously: pod b-1-x failed; its Job \
-                    retries: gone wrong";
-    assert_eq!(found, held(expected));
-    // Only rejections since the creation of the last pod explain that no other pod exists.
-    assert_eq!(without_pod(&[failed]), Some(TIME.parse().unwrap()));
-    assert_eq!(without_pod(&[]), Some(Timestamp::MIN));
-    assert_rows!(without_pod(&[container("Running", &json!({"running": {}}))]) => None);
+                    retries: exec failed";
+    assert_rows! {
+        evaluate(&job(&json!({})), &failed, Some("exceeded quota"), None) => held(expected);
+        // Only rejections since the creation of the last pod explain that no other pod exists.
+        without_pod(&failed) => Some(TIME.parse().unwrap());
+        without_pod(&[]) => Some(Timestamp::MIN);
+        without_pod(&[container("Running", &json!({"running": {}}))]) => None;
+    }
 }
 
 #[test]
@@ -199,24 +207,16 @@ fn removed_pod_labels_are_reported_while_the_pod_waits() {
     let labels = labeled.labels_mut();
     labels.insert(labels::OWNER_KIND.to_owned(), "Bundle".to_owned());
     labels.insert(labels::OWNER_NAME.to_owned(), "b".to_owned());
-    let JobState::Waiting(message) =
-        evaluate(&labeled, &[waits("ErrImagePull", "not found")], None, None)
-    else {
-        panic!("it waits");
-    };
-    assert!(
-        message.starts_with("not found; an admission policy removed its labels"),
-        "{message}"
-    );
-    let going = leaving(waits("ErrImagePull", "not found"));
-    let found = evaluate(&labeled, &[going], None, Some(&message));
-    assert_eq!(found, begun(&message));
-    assert_rows!(evaluate(&labeled, &[container("Running", &json!({"running": {}}))], None, None) => JobState::Running);
-    let relabeled = with!(waits("ErrImagePull", "not found") => metadata.labels: labeled.metadata.labels.clone());
-    assert_eq!(
-        evaluate(&labeled, &[relabeled], None, None),
-        held("not found")
-    );
+    let of = |pod, before| evaluate(&labeled, &[pod], None, before);
+    let pod = || waits("ErrImagePull", "not found");
+    let message = waiting(of(pod(), None));
+    let relabeled = with!(pod() => metadata.labels: labeled.metadata.labels.clone());
+    assert_rows! {
+        message.starts_with("not found; an admission policy removed its labels") => true, "{message}";
+        of(leaving(pod()), Some(&message)) => begun(&message);
+        of(container("Running", &json!({"running": {}})), None) => JobState::Running;
+        of(relabeled, None) => held("not found");
+    }
 }
 
 #[test]
@@ -232,26 +232,22 @@ fn last_known_message_is_reported_once() {
     let pending = bundle("UnpackPending", "no node");
     assert_eq!(previous_message(&pending), Some("no node"));
     let late = ended_job("Failed", "DeadlineExceeded", "");
-    let JobState::Failed { message, .. } = evaluate(&late, &[], None, previous_message(&pending))
-    else {
-        panic!("it has failed");
-    };
-    let failed_bundle = bundle("UnpackFailed", &message);
-    assert_eq!(previous_message(&failed_bundle), Some("no node"));
+    let message = failure(evaluate(&late, &[], None, previous_message(&pending)));
     let stuck = "the node cannot read the name of the image: A";
-    let failed_bundle = bundle("UnpackFailed", &format!("source bundle content: {stuck}"));
-    assert_eq!(previous_message(&failed_bundle), Some(stuck));
-    assert_eq!(previous_message(&bundle("UnpackFailed", "other")), None);
-    assert_eq!(previous_message(&bundle("Unpacking", "")), None);
+    assert_rows! {
+        previous_message(&bundle("UnpackFailed", &message)) => Some("no node");
+        previous_message(&bundle("UnpackFailed", &format!("source bundle content: {stuck}"))) => Some(stuck);
+        previous_message(&bundle("UnpackFailed", "other")) => None;
+        previous_message(&bundle("Unpacking", "")) => None;
+    }
 }
 
 #[test]
 fn pod_lingers_if_its_container_ended_and_it_did_not() {
-    for (pod, lingering) in ::tests::rows![
-        container("Running", &terminated(0, "Completed", "")) => true;
-        container("Running", &json!({"running": {}})) => false;
-        container("Succeeded", &terminated(0, "Completed", "")) => false;
-    ] {
-        assert_eq!(is_lingering(&[pod]), lingering);
+    let completed = terminated(0, "Completed", "");
+    assert_rows! {
+        is_lingering(&[container("Running", &completed)]) => true;
+        is_lingering(&[container("Running", &json!({"running": {}}))]) => false;
+        is_lingering(&[container("Succeeded", &completed)]) => false;
     }
 }

@@ -45,16 +45,13 @@ fn constraints(
 fn catalog_constraints_count_for_plain_manifests() {
     let chosen = chosen(PLAIN_V0);
     let both = (Some("4.20".to_owned()), Some("1.30.0".to_owned()));
-    assert_eq!(constraints(BundleInfo::default(), DIGEST, &chosen), both);
-    // Another image is another bundle.
-    let none = (None, None);
-    assert_eq!(
-        constraints(BundleInfo::default(), "sha256:bb", &chosen),
-        none
-    );
-    let (catalogs, mut instance) = chosen;
-    instance.metadata.annotations = None;
-    assert_rows!(constraints(BundleInfo::default(), DIGEST, &(catalogs, instance)) => none);
+    assert_rows! {
+        constraints(BundleInfo::default(), DIGEST, &chosen) => both;
+        // Another image is another bundle.
+        constraints(BundleInfo::default(), "sha256:bb", &chosen) => (None, None);
+    }
+    let unannotated = with!(chosen => |chosen| chosen.1.metadata.annotations = None);
+    assert_rows!(constraints(BundleInfo::default(), DIGEST, &unannotated) => (None, None));
 }
 
 #[test]

@@ -103,29 +103,6 @@ fn pending() -> Outcome {
     Outcome::of_bundle(super::pending())
 }
 
-fn unpacking_failed(remedy: Remedy) -> Outcome {
-    Outcome::of_bundle(TemplateState::Failed {
-        bundle: "new".to_owned(),
-        message: "no such image".to_owned(),
-        remedy,
-    })
-}
-
-fn unknown(remedy: Remedy) -> Outcome {
-    Outcome::of_bundle(TemplateState::Unknown {
-        message: "failed to list".to_owned(),
-        remedy,
-    })
-}
-
-fn paused(is_declared: bool, health: HealthState) -> Outcome {
-    with!(outcome(TemplateState::Unchanged, RolloutState::Paused, health) => is_declared: is_declared)
-}
-
-fn unserved() -> Outcome {
-    Outcome::of_bundle(TemplateState::UnknownClass("example.com/helm".to_owned()))
-}
-
 fn with(install: RolloutState, health: HealthState) -> Outcome {
     outcome(unpacked("new"), install, health)
 }
@@ -138,46 +115,8 @@ fn at_rest(health: HealthState) -> Outcome {
     with(RolloutState::Unchanged, health)
 }
 
-fn failing(retry: RetryClass, remedy: Remedy) -> Outcome {
-    let failure = with!(failed("new", false) => retry: retry, remedy: remedy);
-    with(RolloutState::Failed(failure), HealthState::Healthy)
-}
-
 fn slow() -> HealthState {
     HealthState::Progressing(vec!["0 of 1 ready".to_owned()])
-}
-
-fn broken() -> HealthState {
-    HealthState::Failed(vec!["the Job failed".to_owned()])
-}
-
-fn blind() -> HealthState {
-    HealthState::Unknown("a watch does not work".to_owned())
-}
-
-fn fought() -> Outcome {
-    with!(at_rest(HealthState::Healthy) => conflicts: vec!["by rival".to_owned()])
-}
-
-fn deferred() -> Outcome {
-    let done = with!(done("new") => waiting: vec!["ServiceMonitor monitoring.coreos.com/v1 etcd".to_owned()]);
-    with(installs(done), HealthState::Healthy)
-}
-
-fn leaving() -> Outcome {
-    let done = with!(done("new") => removing: vec!["ConfigMap etcd/old".to_owned()]);
-    with(installs(done), HealthState::Healthy)
-}
-
-fn rolled_back(template_hash: Option<&str>) -> Outcome {
-    let template_hash = template_hash.map(str::to_owned);
-    let done =
-        with!(done("old") => rolled_back: Some(RolledBack { template_hash, why: None, to: 1 }));
-    with(installs(done), HealthState::Healthy)
-}
-
-fn replaced() -> Outcome {
-    with!(at_rest(HealthState::Healthy) => replaced: Some("Bundle old was replaced".to_owned()))
 }
 
 fn new() -> BundleInstanceStatus {
@@ -224,6 +163,10 @@ fn terminating_and_applying_are_in_progress() {
 #[test]
 fn paused_instance_is_ready_or_waits_for_the_end_of_the_pause() {
     let looked = HealthState::NotObserved;
+    let paused = |is_declared, health| {
+        with!(outcome(TemplateState::Unchanged, RolloutState::Paused, health) =>
+        is_declared: is_declared)
+    };
     check(::tests::rows![
         row("4", installed(), paused(true, HealthState::Healthy)) => "True Paused - - Current";
         row("5, never installed", new(), paused(false, looked.clone())) => "False Paused - - InProgress";
@@ -236,8 +179,10 @@ fn paused_instance_is_ready_or_waits_for_the_end_of_the_pause() {
 
 #[test]
 fn bundle_of_the_template_decides_first() {
-    let world = || unpacking_failed(Remedy::World);
-    let own = || unpacking_failed(Remedy::Own);
+    let world = || Outcome::of_bundle(unpacking_failed(Remedy::World));
+    let own = || Outcome::of_bundle(unpacking_failed(Remedy::Own));
+    let unknown = |remedy| Outcome::of_bundle(super::unknown(remedy));
+    let unserved = || Outcome::of_bundle(unknown_class());
     let well = || with!(own() => is_declared: true, health: HealthState::Healthy);
     check(::tests::rows![
         row("6", new(), unserved()) => "False UnknownProvisionerClass - UnknownProvisionerClass Failed";
@@ -261,6 +206,19 @@ fn bundle_of_the_template_decides_first() {
 #[test]
 fn health_decides_once_all_objects_are_applied() {
     let not_observed = || HealthState::NotObserved;
+    let broken = || HealthState::Failed(vec!["the Job failed".to_owned()]);
+    let blind = || HealthState::Unknown("a watch does not work".to_owned());
+    let after = |done| with(installs(done), HealthState::Healthy);
+    let fought = || with!(at_rest(HealthState::Healthy) => conflicts: vec!["by rival".to_owned()]);
+    let waiting = || vec!["ServiceMonitor monitoring.coreos.com/v1 etcd".to_owned()];
+    let deferred = || after(with!(done("new") => waiting: waiting()));
+    let leaving = || after(with!(done("new") => removing: vec!["ConfigMap etcd/old".to_owned()]));
+    let rolled_back = |hash: Option<&str>| {
+        let template_hash = hash.map(str::to_owned);
+        let done =
+            with!(done("old") => rolled_back: Some(RolledBack { template_hash, why: None, to: 1 }));
+        after(done)
+    };
     check(::tests::rows![
         row("14", installed(), installing(slow())) => "Unknown WaitingForHealth Progressing - InProgress";
         row("15", installed(), at_rest(slow())).late() => "False Unhealthy - ProgressDeadlineExceeded Failed";
@@ -290,8 +248,14 @@ fn health_decides_once_all_objects_are_applied() {
 
 #[test]
 fn failed_attempt_is_retried_or_needs_a_change() {
+    let failing = |retry, remedy| {
+        let failure = with!(failed(false) => retry: retry, remedy: remedy);
+        with(RolloutState::Failed(failure), HealthState::Healthy)
+    };
     let world = |retry| failing(retry, Remedy::World);
     let own = || failing(RetryClass::Backoff, Remedy::Own);
+    let replacement = || Some("Bundle old was replaced".to_owned());
+    let replaced = || with!(at_rest(HealthState::Healthy) => replaced: replacement());
     let queued = || with(RolloutState::Queued, HealthState::Healthy);
     let waiting = |remedy| with(RolloutState::Waiting(remedy), HealthState::Healthy);
     let blocked = || row("22", installed(), world(RetryClass::AfterGrant)).status();

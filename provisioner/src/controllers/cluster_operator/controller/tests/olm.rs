@@ -57,30 +57,18 @@ fn a_subscriptions_catalog_counts_for_its_csv() {
     let mut facts = facts();
     put(&mut facts, "ops/moon.v1", &properties("4.12"));
     let raised = declares("\"4.13\"");
-    let with = |subscribed: Option<max_openshift::CatalogMaximum>| with!(TestInputs::default() => subscribed: subscribed);
+    let with =
+        |subscribed: Option<CatalogMaximum>| with!(TestInputs::default() => subscribed: subscribed);
     let blocked = "IncompatibleOperatorsInstalled";
     // No Subscription names the ClusterServiceVersion yet.
     assert_eq!(gate(&facts, &with(Some(raised.clone()))).0, blocked);
     let installed = json!({"installedCSV": "moon.v1"});
     subscribe(&mut facts, subscription(&installed));
-    for (subscribed, reason) in [
-        (Some(raised.clone()), "AsExpected"),
-        (Some(declares("4.12")), blocked),
-        (Some(max_openshift::CatalogMaximum::Declared(None)), blocked),
-        (Some(max_openshift::CatalogMaximum::NotFound), blocked),
-        (
-            Some(max_openshift::CatalogMaximum::Unavailable(None)),
-            blocked,
-        ),
-        (None, blocked),
-    ] {
-        let subscribed_text = format!("{subscribed:?}");
-        assert_eq!(
-            gate(&facts, &with(subscribed)).0,
-            reason,
-            "{subscribed_text}"
-        );
-    }
+    assert_each!(|subscribed, reason| gate(&facts, &with(subscribed)).0 => reason;
+        Some(raised.clone()) => "AsExpected";
+        Some(declares("4.12")) => blocked;
+        None => blocked;
+    );
     // Catalogs are read for the package, and the last value counts while the catalog is unavailable.
     let decided = decided(&facts, &with(Some(raised))).unwrap();
     assert_eq!(decided.packages, ["moon".to_owned()].into());
@@ -88,61 +76,58 @@ fn a_subscriptions_catalog_counts_for_its_csv() {
     assert_rows! {
         maxima["moon/moon.v1@catalogs/mine"] => "\"4.13\"";
         maxima["moon/moon.v1@*"] => "\"4.13\"";
-        gate(&facts, &TestInputs { kept: Some(Arc::new(maxima)), ..with(Some(max_openshift::CatalogMaximum::Unavailable(None))) }).0 => "AsExpected";
+        gate(&facts, &TestInputs { kept: Some(Arc::new(maxima)), ..with(Some(CatalogMaximum::Unavailable(None))) }).0 => "AsExpected";
     }
     // Catalogs outside of the admin's namespaces are ignored.
     let unknown = super::decided(&facts, &with(None)).unwrap();
     assert!(unknown.packages.is_empty() && unknown.maxima.unwrap().is_empty());
     // Values of catalogs mean nothing elsewhere.
     facts.version.mark_not_served();
-    assert_rows!(super::decided(&facts, &with(Some(max_openshift::CatalogMaximum::NotFound))).unwrap().packages.is_empty() => true);
+    assert_rows!(super::decided(&facts, &with(Some(CatalogMaximum::NotFound))).unwrap().packages.is_empty() => true);
 }
 
 #[test]
 fn edited_subscriptions_do_not_lift_the_gate() {
     let blocked = "IncompatibleOperatorsInstalled";
-    for (package, lowest, reason) in [
-        // The author of the CSV's own catalog has raised the value.
-        ("moon", declares("4.13"), "AsExpected"),
-        // The user has made the Subscription name another catalog, or another package.
-        ("moon", declares("4.12"), blocked),
-        (
-            "moon",
-            max_openshift::CatalogMaximum::Unavailable(None),
-            blocked,
-        ),
-        ("sun", declares("4.13"), blocked),
-    ] {
+    let reported = "; 4.13 of the Subscription's catalog is ignored because another CatalogSource declares a lower value \
+                    or cannot be read; correct or delete that CatalogSource";
+    let of = |package: &str, lowest| {
         let mut facts = facts();
         put(&mut facts, "ops/moon.v1", &properties("4.12"));
         let mut edited = subscription(&json!({"installedCSV": "moon.v1"}));
         edited["spec"]["name"] = package.into();
         subscribe(&mut facts, edited);
-        let inputs = with!(TestInputs::default() => subscribed: Some(declares("4.13")), lowest: Some(lowest.clone()));
-        let (found, message) = gate(&facts, &inputs);
-        assert_eq!(found, reason, "{package} {lowest:?}: {message}");
-        let reported = "; 4.13 of the Subscription's catalog is ignored because another CatalogSource declares a lower \
-                        value or cannot be read; correct or delete that CatalogSource";
-        assert_rows!(message.contains(reported) => package == "moon" && reason == blocked, "{message}");
-    }
+        let inputs = with!(TestInputs::default() => subscribed: Some(declares("4.13")), lowest: Some(lowest));
+        let (reason, message) = gate(&facts, &inputs);
+        (reason, message.contains(reported))
+    };
+    assert_each!(|package, lowest, reason, is_reported| of(package, lowest) => (reason, is_reported);
+        // The author of the CSV's own catalog has raised the value.
+        "moon", declares("4.13"), "AsExpected" => false;
+        // The user has made the Subscription name another catalog, or another package.
+        "moon", declares("4.12"), blocked => true;
+        "moon", CatalogMaximum::Unavailable(None), blocked => true;
+        "sun", declares("4.13"), blocked => false;
+    );
 }
 
 #[test]
 fn subscriptions_count_once_they_have_installed_a_csv() {
-    let read = |object: Value| reduce::subscription(serde_json::from_value(object).unwrap());
-    assert!(read(subscription(&json!({"installedCSV": "moon.v1"}))).is_some());
+    let read =
+        |object: &Value| reduce::subscription(serde_json::from_value(object.clone()).unwrap());
+    let valid = subscription(&json!({"installedCSV": "moon.v1"}));
+    assert!(read(&valid).is_some());
     for status in [json!({}), json!(null), json!({"installedCSV": ""})] {
-        assert_eq!(read(subscription(&status)), None, "{status}");
+        assert_eq!(read(&subscription(&status)), None, "{status}");
     }
     for field in ["name", "source", "sourceNamespace"] {
         for value in [json!(""), json!("x".repeat(254))] {
-            let mut object = subscription(&json!({"installedCSV": "moon.v1"}));
-            object["spec"][field] = value;
-            assert_eq!(read(object), None, "{field}");
+            let invalid = with!(valid.clone() => |invalid| invalid["spec"][field] = value);
+            assert_eq!(read(&invalid), None, "{field}");
         }
-        let mut object = subscription(&json!({"installedCSV": "moon.v1"}));
-        object["spec"].as_object_mut().unwrap().remove(field);
-        assert_eq!(read(object), None, "{field}");
+        let absent =
+            with!(valid.clone() => |absent| absent["spec"].as_object_mut().unwrap().remove(field));
+        assert_eq!(read(&absent), None, "{field}");
     }
 }
 

@@ -21,17 +21,13 @@ fn removed_catalog_is_not_replaced_by_another() {
         Case::at("1.0.0", &[]).offered(offers)
     };
     // The catalog was removed, or lacks the package.
+    let pattern = "*\n*set spec.catalog to use another catalog*";
     for own in [None, Some(without(&package(&[])))] {
-        let plan = others(own).plan();
-        assert_plan(
-            &plan,
-            "have 1.0.0",
-            "*\n*set spec.catalog to use another catalog*",
-        );
+        assert_plan(&others(own).plan(), "have 1.0.0", pattern);
     }
     // An admin may select another catalog.
     let named = others(None).spec(&json!({"catalog": {"name": "other", "namespace": "c"}}));
-    assert_eq!(brief(&named.plan()), "have 1.0.1");
+    assert_eq!(named.brief(), "have 1.0.1");
 }
 
 /// A namespace that cannot be listed does not prove that its catalog was removed.
@@ -41,14 +37,13 @@ fn forbidden_catalog_does_not_count_as_removed() {
         let other = ("d/other", 9, Ok(package(&["1.0.0", "1.0.1"])));
         Case::at("1.0.0", &[]).offered(vec![(hidden, 0, Err("403")), other])
     };
-    let plan = case("c/*").plan();
-    assert_eq!(brief(&plan), "have 1.0.0");
-    let warnings = plan.warnings.join("; ");
+    let warnings = |hidden| case(hidden).plan().warnings.join("; ");
+    let unavailable = "catalog c/*, the source of tide.v1.0.0, is unavailable (403)";
     assert_rows! {
-        warnings.starts_with("catalog c/*, the source of tide.v1.0.0, is unavailable (403)") => true, "{warnings}";
+        case("c/*").brief() => "have 1.0.0";
+        warnings("c/*").starts_with(unavailable) => true, "{}", warnings("c/*");
     }
-    let warnings = case("b/*").plan().warnings.join("; ");
-    assert_has(&warnings, "set spec.catalog to use another catalog");
+    assert_has(warnings("b/*"), "set spec.catalog to use another catalog");
 }
 
 #[test]
@@ -58,17 +53,15 @@ fn unqualified_catalog_keeps_its_namespace() {
         let CatalogRef { name, namespace } = requested_catalog(&operator(&spec), live)?;
         Some(format!("{}/{name}", namespace.as_deref().unwrap_or("?")))
     };
-    for (spec, expected) in ::tests::rows![
-        json!({}) => None;
-        json!({"catalog": {"name": "mine"}}) => Some("c/mine");
-        json!({"catalog": {"name": "other"}}) => Some("?/other");
-        json!({"catalog": {"name": "mine", "namespace": "d"}}) => Some("d/mine");
-    ] {
-        assert_eq!(asked(spec, Some(&live)).as_deref(), expected);
-    }
-    let spec = json!({"catalog": {"name": "mine"}});
-    assert_eq!(asked(spec.clone(), None).as_deref(), Some("?/mine"));
-    assert_rows!(asked(spec, Some(&forget(live.clone()))).as_deref() => Some("?/mine"));
+    let mine = || json!({"catalog": {"name": "mine"}});
+    assert_each!(|spec, live, expected| asked(spec, live).as_deref() => expected;
+        json!({}), Some(&live) => None;
+        mine(), Some(&live) => Some("c/mine");
+        json!({"catalog": {"name": "other"}}), Some(&live) => Some("?/other");
+        json!({"catalog": {"name": "mine", "namespace": "d"}}), Some(&live) => Some("d/mine");
+        mine(), None => Some("?/mine");
+        mine(), Some(&forget(live.clone())) => Some("?/mine");
+    );
 }
 
 #[test]
@@ -88,7 +81,7 @@ fn changed_default_channel_without_an_edge_changes_nothing() {
                  stable";
     assert_plan(&plan, "have 1.0.0", pattern);
     assert_eq!(plan.keep, None);
-    assert_rows!(brief(&case().spec(&json!({"channel": "stable"})).plan()) => "have 1.0.1");
+    assert_rows!(case().spec(&json!({"channel": "stable"})).brief() => "have 1.0.1");
 }
 
 #[test]
@@ -113,7 +106,7 @@ fn bundle_of_another_package_is_no_upgrade() {
     // A recorded choice without a package is still used.
     let nameless = with!(chosen("1.5.0", None) => package: String::new());
     assert_rows! {
-        brief(&Case::new(tide).with(instance(&nameless, &plain_status("1.5.0"))).plan()) => "have 1.5.0, next 1.9.0";
+        Case::new(tide).with(instance(&nameless, &plain_status("1.5.0"))).brief() => "have 1.5.0, next 1.9.0";
     }
 }
 
@@ -127,74 +120,61 @@ fn approved_version_is_chosen_among_newer_ones() {
         let spec = json!({"upgradeApproval": "Manual", "approvedVersion": approved});
         Case::installed(wide.clone(), "1.0.0").spec(&spec)
     };
-    for (approved, expected) in [
-        ("2.0.0", "have 2.0.0"),
-        ("1.1.0", "have 1.1.0, next 2.0.0"),
-        ("1.0.9", "have 1.0.1, next 2.0.0"),
-        ("1.0.0", "have 1.0.0, next 2.0.0"),
-        ("0.9.0", "have 1.0.0, next 2.0.0"),
-    ] {
-        assert_eq!(brief(&case(approved).plan()), expected, "{approved}");
-    }
+    assert_each!(|approved, expected| case(approved).brief() => expected;
+        "2.0.0" => "have 2.0.0";
+        "1.1.0" => "have 1.1.0, next 2.0.0";
+        "1.0.9" => "have 1.0.1, next 2.0.0";
+        "1.0.0" => "have 1.0.0, next 2.0.0";
+        "0.9.0" => "have 1.0.0, next 2.0.0";
+    );
 }
 
 #[test]
 fn cluster_upgrade_counts_until_the_channel_head_is_reached() {
     // At the channel head, the package has followed the cluster.
     let at = |package: Package| {
-        Case::installed(package, "1.1.0")
-            .on("4.13")
-            .recorded_minors("4.12 1.0")
+        let case = Case::installed(package, "1.1.0").on("4.13");
+        case.recorded_minors("4.12 1.0")
     };
-    assert_eq!(
-        minors_to_record(&at(package(&["1.1.0"])).plan()),
-        "4.13 1.1"
-    );
+    assert_eq!(at(package(&["1.1.0"])).minors(), "4.13 1.1");
     // The ineligible next bundle may become eligible.
     let mut needy = package(&["1.1.0", "1.2.0"]);
     let needs = vec![Requirement::Constraint(Some("no GPU".into()))];
     needy.bundles.get_mut("tide.v1.2.0").unwrap().requires = needs;
-    let plan = at(needy).plan();
-    assert_eq!(brief(&plan), "have 1.1.0, next 1.2.0");
-    assert_eq!(minors_to_record(&plan), "");
+    let needy = at(needy);
+    assert_rows!((&*needy.brief(), &*needy.minors()) => ("have 1.1.0, next 1.2.0", ""));
 }
 
 #[test]
 fn override_applies_to_one_image() {
-    let too_new = || limited(&["1.0.0"], &[("1.0.0", "4.11")]);
-    let new = Case::new(too_new()).on("4.12");
-    assert_eq!(brief(&new.plan()), "refuse SourceFailed");
-    let allowed = Case::new(too_new()).on("4.12").spec(&overridden("1.0.0"));
-    let plan = allowed.plan();
-    assert_eq!(brief(&plan), "have 1.0.0");
-    assert!(!plan.warnings.is_empty());
-    assert_rows!(brief(&Case::new(too_new()).on("4.12").spec(&overridden("1.0.1")).plan()) => "refuse SourceFailed");
-    // An overridden maximum neither blocks an upgrade nor causes one.
-    let blocks = || {
-        let package = limited(&["1.0.0", "1.1.0"], &[("1.0.0", "4.12")]);
-        Case::installed(package, "1.0.0")
-            .on("4.12")
-            .recorded_minors("4.12 1.0")
-    };
-    assert_eq!(brief(&blocks().plan()), "have 1.1.0");
-    assert_rows!(brief(&blocks().spec(&overridden("1.0.0")).plan()) => "have 1.0.0, next 1.1.0");
+    let new = Case::new(limited(&["1.0.0"], &[("1.0.0", "4.11")])).on("4.12");
+    let spec = |version| new.clone().spec(&overridden(version));
+    let blocks = limited(&["1.0.0", "1.1.0"], &[("1.0.0", "4.12")]);
+    let blocks = Case::installed(blocks, "1.0.0").on("4.12");
+    let blocks = blocks.recorded_minors("4.12 1.0");
+    assert_rows! {
+        new.brief() => "refuse SourceFailed";
+        spec("1.0.0").brief() => "have 1.0.0";
+        spec("1.0.0").plan().warnings.is_empty() => false;
+        spec("1.0.1").brief() => "refuse SourceFailed";
+        // An overridden maximum neither blocks an upgrade nor causes one.
+        blocks.brief() => "have 1.1.0";
+        blocks.spec(&overridden("1.0.0")).brief() => "have 1.0.0, next 1.1.0";
+    }
 }
 
 #[test]
 fn maximum_is_that_of_the_installed_image_in_first_catalog() {
-    let waits = "have 1.0.0, next 1.1.0";
     let package = |max: &str| limited(&["1.0.0", "1.1.0"], &[("1.0.0", max)]);
-    let case = |offers| {
-        let case = Case::at("1.0.0", &[])
-            .on("4.12")
-            .recorded_minors("4.12 1.0");
-        case.offered(offers)
-    };
+    let case = Case::at("1.0.0", &[]).on("4.12");
+    let case = |offers| case.clone().recorded_minors("4.12 1.0").offered(offers);
     let mut rebuilt = package("4.12");
     rebuilt.bundles.get_mut("tide.v1.0.0").unwrap().image = image("7");
-    assert_eq!(brief(&case(vec![("c/mine", 0, Ok(rebuilt))]).plan()), waits);
-    let low = ("c/mine", 0, Ok(package("4.12")));
+    let low = || ("c/mine", 0, Ok(package("4.12")));
     let high = |priority| ("c/other", priority, Ok(package("4.20")));
-    assert_rows!(brief(&case(vec![low.clone(), high(-1)]).plan()) => "have 1.1.0");
-    assert_eq!(brief(&case(vec![low, high(1)]).plan()), waits);
+    assert_rows! {
+        case(vec![("c/mine", 0, Ok(rebuilt))]).brief() => "have 1.0.0, next 1.1.0";
+        case(vec![low(), high(-1)]).brief() => "have 1.1.0";
+        case(vec![low(), high(1)]).brief() => "have 1.0.0, next 1.1.0";
+    }
 }

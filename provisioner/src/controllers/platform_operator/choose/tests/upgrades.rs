@@ -15,47 +15,38 @@ fn gains(version: &str, permissions: Option<NewRights>) -> CheckedPermissions {
 
 #[test]
 fn patches_do_not_wait_and_minor_versions_follow_the_cluster() {
-    for (installed, kept_, cluster, expected, keep) in ::tests::rows![
+    let at = |installed| Case::at(installed, &LINE);
+    let recorded = |minors| at("1.0.1").recorded_minors(minors);
+    assert_each!(|expected, minors, case| (&*case.brief(), &*case.minors()) => (expected, minors);
         // The first reconcile records the installed version and the cluster version.
-        "1.0.0", "", "4.12", "have 1.0.1" => "4.12 1.0";
-        "1.0.1", "", "4.12", "have 1.0.1, next 1.1.0" => "4.12 1.0";
-        "1.0.1", "4.12 1.0", "4.13", "have 1.1.0" => "4.12 1.0";
+        "have 1.0.1", "4.12 1.0" => at("1.0.0").on("4.12");
+        "have 1.0.1, next 1.1.0", "4.12 1.0" => at("1.0.1").on("4.12");
+        "have 1.1.0", "4.12 1.0" => recorded("4.12 1.0").on("4.13");
         // During a cluster update, the completed version counts.
-        "1.0.1", "4.12 1.0", "4.12->4.13", "have 1.0.1, next 1.1.0" => "4.12 1.0";
-        "1.2.0", "4.12 1.0", "4.13", "have 1.2.0" => "4.13 1.2";
-    ] {
-        let mut case = Case::at(installed, &LINE).on(cluster);
-        if !kept_.is_empty() {
-            case = case.recorded_minors(kept_);
-        }
-        let plan = case.plan();
-        assert_rows!((&*brief(&plan), &*minors_to_record(&plan)) => (expected, keep), "{installed} {kept_} {cluster}");
-    }
-    let plan = Case::at("1.0.1", &LINE).on("4.12").plan();
+        "have 1.0.1, next 1.1.0", "4.12 1.0" => recorded("4.12 1.0").on("4.12->4.13");
+        "have 1.2.0", "4.13 1.2" => at("1.2.0").on("4.13").recorded_minors("4.12 1.0");
+        // Without OpenShift, the minor version of Kubernetes counts.
+        "have 1.1.0", "1.35 1.0" => recorded("1.35 1.0");
+        "have 1.0.1, next 1.1.0", "1.36 1.0" => recorded("1.36 1.0");
+    );
+    let plan = at("1.0.1").on("4.12").plan();
     assert_has(waits_for(&plan), "1.1.0 is a new minor version");
-    // Without OpenShift, the minor version of Kubernetes counts.
-    let brief_with_minors =
-        |minors: &str| brief(&Case::at("1.0.1", &LINE).recorded_minors(minors).plan());
-    assert_eq!(brief_with_minors("1.35 1.0"), "have 1.1.0");
-    assert_eq!(brief_with_minors("1.36 1.0"), "have 1.0.1, next 1.1.0");
 }
 
 #[test]
 fn unavailable_catalog_keeps_a_cluster_upgrade_pending() {
-    // Another version may be available, but the catalog is unavailable now.
     let new = |offer| {
         let case = Case::at("1.1.0", &[]).on("4.13");
         case.offered(vec![("c/mine", 0, offer)])
     };
-    let at = |offer| new(offer).recorded_minors("4.12 1.0");
-    assert_eq!(minors_to_record(&at(Err("away")).plan()), "");
-    assert_eq!(minors_to_record(&at(Ok(without(&package(&[])))).plan()), "");
-    assert_eq!(
-        minors_to_record(&at(Ok(package(&["1.1.0"]))).plan()),
-        "4.13 1.1"
+    assert_each!(|expected, case| case.minors() => expected;
+        // Another version may be available, but the catalog is unavailable now.
+        "" => new(Err("away")).recorded_minors("4.12 1.0");
+        "" => new(Ok(without(&package(&[])))).recorded_minors("4.12 1.0");
+        "4.13 1.1" => new(Ok(package(&["1.1.0"]))).recorded_minors("4.12 1.0");
+        // The first record is that of the current versions.
+        "4.13 1.1" => new(Err("away"));
     );
-    // The first record is that of the current versions.
-    assert_eq!(minors_to_record(&new(Err("away")).plan()), "4.13 1.1");
 }
 
 #[test]
@@ -64,35 +55,34 @@ fn patches_continue_while_a_minor_version_waits() {
     let mut forked = package(&["1.0.0", "1.0.1", "1.1.0"]);
     let channel = forked.channels.get_mut("stable").unwrap();
     channel.entries[2].skips = vec!["tide.v1.0.0".into()];
-    let case = || Case::installed(forked.clone(), "1.0.0").on("4.12");
-    let plan = case().plan();
+    let case = Case::installed(forked, "1.0.0").on("4.12");
+    let plan = case.plan();
     assert_eq!(brief(&plan), "have 1.0.1, next 1.1.0");
     assert_rows!(why(&plan).last().unwrap() => "1.0.1 belongs to the installed minor version 1.0");
     // The same with permissions that must be checked, one bundle after the other.
-    let mut case = case()
-        .spec(&json!({"approveNewRights": "Manual"}))
-        .recorded_minors("4.11 1.0");
-    assert_eq!(brief(&case.plan()), "look 110");
-    let gained = |digest: &str| NewRights {
-        digest: digest.into(),
-        rules: vec!["everything".into()],
-    };
-    case.gains.push(gains("1.1.0", Some(gained("sha256:a"))));
-    assert_eq!(brief(&case.plan()), "look 101, next 1.1.0");
-    case.gains.push(gains("1.0.1", None));
-    let plan = case.plan();
-    assert_eq!(brief(&plan), "have 1.0.1, next 1.1.0");
-    assert_eq!(plan.new_rights, Some(gained("sha256:a")));
-    assert_has(waits_for(&plan), "set spec.approvedRights: sha256:a");
+    let manual = json!({"approveNewRights": "Manual"});
+    let mut case = case.spec(&manual).recorded_minors("4.11 1.0");
+    let rules = vec!["everything".into()];
+    let gained = Some(NewRights {
+        digest: "sha256:a".into(),
+        rules,
+    });
+    assert_rows! {
+        case.brief() => "look 110";
+        { case.gains.push(gains("1.1.0", gained.clone())); case.brief() } => "look 101, next 1.1.0";
+        { case.gains.push(gains("1.0.1", None)); case.brief() } => "have 1.0.1, next 1.1.0";
+        case.plan().new_rights => gained;
+    }
+    assert_has(waits_for(&case.plan()), "set spec.approvedRights: sha256:a");
     let mut case = case.spec(&json!({"approveNewRights": "Manual", "approvedRights": "sha256:a"}));
-    assert_eq!(brief(&case.plan()), "have 1.1.0");
+    assert_eq!(case.brief(), "have 1.1.0");
     // An uncheckable bundle does not block a patch.
     case.gains[0].permissions = Err("the registry is away".into());
     let plan = case.plan();
     assert_rows! {
         brief(&plan) => "have 1.0.1, next 1.1.0";
         waits_for(&plan) => "cannot determine the permissions of 1.1.0: the registry is away";
-        { case.gains[1].permissions = Err("the registry is away".into()); brief(&case.plan()) } => "have 1.0.0, next 1.1.0";
+        { case.gains[1].permissions = Err("the registry is away".into()); case.brief() } => "have 1.0.0, next 1.1.0";
     }
 }
 
@@ -101,60 +91,56 @@ fn permissions_are_checked_only_for_manual_approval() {
     let manual = json!({"approveNewRights": "Manual"});
     let case = || Case::at("1.0.0", &["1.0.0", "1.0.1"]);
     assert_rows! {
-        brief(&case().plan()) => "have 1.0.1";
-        brief(&case().spec(&manual).plan()) => "look 101";
+        case().brief() => "have 1.0.1";
+        case().spec(&manual).brief() => "look 101";
         // The permissions of a first installation, or of an unapproved version, are not checked.
-        brief(&Case::new(package(&["1.0.0"])).spec(&manual).plan()) => "have 1.0.0";
-        brief(&Case::at("1.0.0", &["1.0.0", "1.1.0"]).spec(&manual).on("4.12").plan()) => "have 1.0.0, next 1.1.0";
+        Case::new(package(&["1.0.0"])).spec(&manual).brief() => "have 1.0.0";
+        Case::at("1.0.0", &["1.0.0", "1.1.0"]).spec(&manual).on("4.12").brief() => "have 1.0.0, next 1.1.0";
     }
-    let checked_case = with!(case().spec(&manual) => |checked_case| checked_case.gains.push(gains("1.0.1", Some(NewRights::default()))));
-    let plan = checked_case.plan();
+    let gained = gains("1.0.1", Some(NewRights::default()));
+    let plan = with!(case().spec(&manual) => gains: vec![gained]).plan();
     assert_eq!(brief(&plan), "have 1.0.0, next 1.0.1");
     assert_eq!(plan.new_rights, Some(NewRights::default()));
 }
 
 #[test]
 fn checked_digest_is_installed() {
+    let tag = || "r.example/tide:v1".to_owned();
     let mut tagged = package(&["1.0.0", "1.0.1"]);
-    let bundle = tagged.bundles.get_mut("tide.v1.0.1").unwrap();
-    bundle.image = "r.example/tide:v1".into();
-    let case = |live| {
-        let mut case = Case::new(tagged.clone()).with(live);
-        let gains = gains("1.0.1", None);
-        case.gains
-            .push(with!(gains => image: "r.example/tide:v1".into()));
-        case
-    };
-    let live = || instance(&chosen("1.0.0", None), &status("1.0.0", true));
-    let manual = json!({"approveNewRights": "Manual"});
-    let pinned = have(&case(live()).spec(&manual).plan()).clone();
-    assert_eq!(pinned.bundle.image, image("1.0.1"));
-    assert_eq!(pinned.named(), "r.example/tide:v1");
-    let as_named = case(live()).plan();
-    assert_eq!(have(&as_named).bundle.image, "r.example/tide:v1");
-    // An unfinished upgrade needs no other check.
-    let case = with!(case(instance(&pinned, &status("1.0.0", true))).spec(&manual) => |case| case.gains.clear());
-    assert_eq!(brief(&case.plan()), "have 1.0.1");
+    tagged.bundles.get_mut("tide.v1.0.1").unwrap().image = tag();
+    let checked = with!(gains("1.0.1", None) => image: tag());
+    let case = with!(Case::installed(tagged, "1.0.0") => gains: vec![checked]);
+    let manual = case.clone().spec(&json!({"approveNewRights": "Manual"}));
+    let pinned = have(&manual.plan()).clone();
+    let unfinished = instance(&pinned, &status("1.0.0", true));
+    assert_rows! {
+        pinned.bundle.image => image("1.0.1");
+        pinned.named() => tag();
+        have(&case.plan()).bundle.image => tag();
+        // An unfinished upgrade needs no other check.
+        with!(manual.with(unfinished) => gains: vec![]).brief() => "have 1.0.1";
+    }
 }
 
 // parity: openshift-19
 #[test]
 fn next_bundle_waits_until_the_installed_one_is_healthy() {
-    let sick = |chosen_: BundleChoice| instance(&chosen_, &status("1.0.0", false));
-    let offered = || package(&["1.0.0", "1.0.1", "1.0.2"]);
-    let case = Case::new(offered()).with(sick(chosen("1.0.0", None)));
-    let expected = "have 1.0.0, next 1.0.1";
-    assert_plan(&case.plan(), expected, "*is not healthy yet*\n*");
-    // Without a recorded choice, the installed bundle waits as well.
-    let case = Case::new(offered()).with(forget(sick(chosen("1.0.0", None))));
-    assert_eq!(brief(&case.plan()), "have 1.0.0, next 1.0.1");
-    // An unfinished upgrade continues, and yields to a better bundle.
-    assert_rows!(brief(&Case::new(offered()).with(sick(chosen("1.0.1", Some("1.0.0")))).plan()) => "have 1.0.1");
-    let mut mended = offered();
+    let sick = |version, after| instance(&chosen(version, after), &status("1.0.0", false));
+    let offered = || Case::new(package(&["1.0.0", "1.0.1", "1.0.2"]));
+    let mut mended = package(&["1.0.0", "1.0.1", "1.0.2"]);
     let entries = &mut mended.channels.get_mut("stable").unwrap().entries;
     entries[2].replaces = Some("tide.v1.0.0".into());
     entries[2].skips = vec!["tide.v1.0.1".into()];
-    assert_rows!(brief(&Case::new(mended).with(sick(chosen("1.0.1", Some("1.0.0")))).plan()) => "have 1.0.2");
+    for (short, pattern, case) in ::tests::rows![
+        "have 1.0.0, next 1.0.1", "*is not healthy yet*\n*" => offered().with(sick("1.0.0", None));
+        // Without a recorded choice, the installed bundle waits as well.
+        "have 1.0.0, next 1.0.1", "*" => offered().with(forget(sick("1.0.0", None)));
+        // An unfinished upgrade continues, and yields to a better bundle.
+        "have 1.0.1", "*" => offered().with(sick("1.0.1", Some("1.0.0")));
+        "have 1.0.2", "*" => Case::new(mended).with(sick("1.0.1", Some("1.0.0")));
+    ] {
+        assert_plan(&case.plan(), short, pattern);
+    }
 }
 
 #[test]
@@ -174,43 +160,31 @@ fn blocking_maximum_allows_an_upgrade_that_unblocks() {
     };
     let with = |maxima: &[(&str, &str)]| at(limited(&["1.0.0", "1.1.0"], maxima));
     let waits = "have 1.0.0, next 1.1.0";
-    for (maxima, expected) in ::tests::rows![
+    assert_each!(|maxima, expected| with(maxima).brief() => expected;
         &[][..] => waits;
-        &[("1.0.0", "\"4.12\"")][..] => "have 1.1.0";
-        &[("1.0.0", "\"4.12\""), ("1.1.0", "\"4.13\"")][..] => "have 1.1.0";
+        &[("1.0.0", "\"4.12\"")] => "have 1.1.0";
+        &[("1.0.0", "\"4.12\""), ("1.1.0", "\"4.13\"")] => "have 1.1.0";
         // The upgrade would block the cluster as well.
-        &[("1.0.0", "\"4.12\""), ("1.1.0", "\"4.12\"")][..] => waits;
-        &[("1.0.0", "\"4.13\"")][..] => waits;
-        &[("1.0.0", "garbage")][..] => waits;
-    ] {
-        assert_eq!(brief(&with(maxima).plan()), expected, "{maxima:?}");
-    }
+        &[("1.0.0", "\"4.12\""), ("1.1.0", "\"4.12\"")] => waits;
+        &[("1.0.0", "\"4.13\"")] => waits;
+        &[("1.0.0", "garbage")] => waits;
+    );
     // The path to an unblocking version may have several edges, as long as this cluster supports them.
-    for (maxima, expected) in [
-        (["4.12", "4.12", "4.12", "4.13"], "have 1.1.0"),
-        (["4.12", "4.12", "4.12", "4.12"], waits),
-        (["4.12", "4.12", "4.11", "4.13"], waits),
-        (["4.13", "4.12", "4.12", "4.13"], waits),
-    ] {
-        let versions = ["1.0.0", "1.1.0", "1.2.0", "1.3.0"];
-        let each: Vec<_> = versions.into_iter().zip(maxima).collect();
-        let package = limited(&versions, &each);
-        let case = || at(package.clone());
-        assert_eq!(brief(&case().plan()), expected, "{maxima:?}");
+    let maxima = ["1.0.0 4.12", "1.1.0 4.12", "1.2.0 4.12", "1.3.0 4.13"];
+    let maxima = maxima.map(|pair| pair.split_once(' ').unwrap());
+    let line = at(limited(&maxima.map(|(version, _)| version), &maxima));
+    assert_rows! {
+        line.brief() => "have 1.1.0";
         // Only within the requested version range.
-        assert_rows!(brief(&case().spec(&json!({"version": "<1.3.0"})).plan()) => waits, "{maxima:?}");
+        line.spec(&json!({"version": "<1.3.0"})).brief() => waits;
     }
     // Without a valid release in the catalog, the value of the bundle counts.
     let status =
         with!(status("1.0.0", true) => |status| status["maxOpenShiftVersion"] = "\"4.12\"".into());
-    for (maxima, expected) in [
-        (&[][..], "have 1.1.0"),
-        (&[("1.0.0", "\"4.13.0\"")][..], "have 1.1.0"),
-        (&[("1.0.0", "\"4.13\"")][..], waits),
-    ] {
-        assert_rows! {
-            brief(&Case { instance: Some(Box::new(instance(&chosen("1.0.0", None), &status))), ..with(maxima) }.plan())
-                => expected, "{maxima:?}";
-        }
-    }
+    let live = || instance(&chosen("1.0.0", None), &status);
+    assert_each!(|maxima, expected| with(maxima).with(live()).brief() => expected;
+        &[][..] => "have 1.1.0";
+        &[("1.0.0", "\"4.13.0\"")] => "have 1.1.0";
+        &[("1.0.0", "\"4.13\"")] => waits;
+    );
 }
