@@ -22,7 +22,7 @@ impl Account {
 mod tests {
     use super::*;
 
-    /// Records of revisions contain the account: a record of an earlier provisioner stays readable.
+    /// Records of revisions contain the account: a record of an earlier provisioner remains readable.
     #[test]
     fn recorded_form_of_an_account_is_stable() {
         let recorded = r#"{"name":"installer","namespace":"ops"}"#;

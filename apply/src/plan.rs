@@ -194,7 +194,7 @@ pub fn leaving(inventory: &Inventory, desired: &BTreeSet<Identity>) -> Vec<Prune
     leaving.sort_by_cached_key(|leaving| {
         let identity = &leaving.identity;
         (
-            PruneStage::of(identity, &groups),
+            PruneStage::for_object(identity, &groups),
             Reverse(identity.clone().order()),
         )
     });
@@ -222,7 +222,7 @@ pub enum PruneStage {
 impl PruneStage {
     /// Returns the stage in which an object is deleted. `groups` are the API groups of the CustomResourceDefinitions that
     /// are deleted as well.
-    pub fn of(identity: &Identity, groups: &BTreeSet<String>) -> Self {
+    pub fn for_object(identity: &Identity, groups: &BTreeSet<String>) -> Self {
         let is_bundled = groups.contains(&identity.group);
         match wave(&identity.group, &identity.kind, is_bundled) {
             Wave::Resources => Self::Resources,

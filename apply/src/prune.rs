@@ -49,7 +49,7 @@ impl Applier<'_> {
         let groups = definition_groups(leaving);
         let mut stages: BTreeMap<PruneStage, Vec<&PruneCandidate>> = BTreeMap::new();
         for leaving in leaving {
-            let stage = PruneStage::of(&leaving.identity, &groups);
+            let stage = PruneStage::for_object(&leaving.identity, &groups);
             stages.entry(stage).or_default().push(leaving);
         }
         let pruner = Pruner {

@@ -39,7 +39,10 @@ fn render(criterion: &mut Criterion) {
         println!("opm, {name}: {:?}", started.elapsed());
         let mut output = Vec::new();
         run(dir.path(), format, &mut output);
-        assert!(output == theirs.stdout, "opm prints something else");
+        assert!(
+            output == theirs.stdout,
+            "the output differs from that of opm"
+        );
         group.throughput(Throughput::Bytes(output.len() as u64));
         drop((output, theirs));
         group.bench_function(name, |bencher| {

@@ -108,7 +108,7 @@ impl<'a> Meta<'a> {
 
     /// Returns the line of a value in the file. For YAML, returns the line of the document.
     pub fn line_of(&self, node: Node<'_>) -> usize {
-        self.lines().of(node)
+        self.lines().line_of(node)
     }
 
     /// Returns the line of the value at a path, for YAML, too. A YAML document is parsed again.
@@ -146,7 +146,7 @@ pub struct LineCounter<'a> {
 
 impl LineCounter<'_> {
     /// Returns the line of a value, which must not precede that of the previous call.
-    pub fn of(&mut self, node: Node<'_>) -> usize {
+    pub fn line_of(&mut self, node: Node<'_>) -> usize {
         let to = node.range().start.saturating_sub(self.start);
         let passed = self.text.and_then(|text| text.get(self.at..to));
         if let Some(passed) = passed {

@@ -226,7 +226,7 @@ fn ignored(all: &[Entry<'_>]) -> Result<IgnoreRules, Error> {
     Ok(ignored)
 }
 
-/// Describes entries that are missing from a catalog, with the remedy; `None` if there are none.
+/// Describes entries that are missing from a catalog, with the remedy; `None` if nothing is missing.
 pub fn describe_skipped(skipped: &SkippedEntries) -> Option<String> {
     (!skipped.is_empty()).then(|| {
         format!(

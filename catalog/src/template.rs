@@ -293,7 +293,7 @@ fn entries<'a>(meta: &Meta<'a>) -> impl Iterator<Item = Result<Meta<'a>, String>
     go_json::list(meta.root, "entries")
         .enumerate()
         .map(move |(at, node)| {
-            let line = lines.of(node);
+            let line = lines.line_of(node);
             Meta::at(file, line, node)
                 .map_err(|problem| format!("{file}:{line}: entries[{at}]: {problem}"))
         })

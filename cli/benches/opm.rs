@@ -134,7 +134,10 @@ impl Bench<'_> {
             if let Some(client) = answered {
                 return client;
             }
-            assert!(since.elapsed() < ANSWER_TIMEOUT, "nobody serves {address}");
+            assert!(
+                since.elapsed() < ANSWER_TIMEOUT,
+                "no server answers at {address}"
+            );
             thread::sleep(POLL_INTERVAL);
         }
     }

@@ -55,7 +55,7 @@ fn schemas(width: usize, depth: usize) -> String {
 
 fn schema(text: &mut String, width: usize, depth: usize, indent: &str) {
     let mut add = |line: &str| writeln!(text, "{indent}{line}").unwrap();
-    add("description: The meaning of the field and of all fields below, in words that");
+    add("description: The meaning of the field and of all fields below, with text that");
     add("  continue on another line. See https://example.com/#docs for more");
     let fields: &[&str] = match depth {
         0 => &["format: int32", "maximum: 65535", "type: integer"],

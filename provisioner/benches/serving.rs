@@ -74,13 +74,13 @@ fn image(number: usize, round: usize) -> Image {
         for at in 0..BUNDLES {
             let crd = json!({
                 "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-                "metadata": {"name": "things.example.com"}, "spec": {"description": "what a thing is ".repeat(500)},
+                "metadata": {"name": "widgets.example.com"}, "spec": {"description": "about a widget: ".repeat(500)},
             });
             add(json!({
                 "schema": "olm.bundle", "package": package, "name": name(at), "image": format!("example.com/{package}:{at}"),
                 "properties": [
                     {"type": "olm.package", "value": {"packageName": package, "version": format!("{round}.{at}.0")}},
-                    {"type": "olm.gvk", "value": {"group": "example.com", "version": "v1", "kind": "Thing"}},
+                    {"type": "olm.gvk", "value": {"group": "example.com", "version": "v1", "kind": "Widget"}},
                     {"type": "olm.csv.metadata", "value": {"displayName": package, "annotations": {"about": crd.to_string()}}},
                 ],
             }));
@@ -185,7 +185,7 @@ async fn main() {
         clients.push(client);
     }
     report(
-        "a client of each, which stays, lists the packages",
+        "a connected client of each lists the packages",
         began.elapsed(),
     );
     drop(clients);

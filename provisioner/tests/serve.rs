@@ -1,9 +1,6 @@
 //! `provisioner serve` as the pod of a catalog runs it: its input, its termination, and its termination message.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "what goes wrong fails the test by panicking"
-)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use std::{
     fs,

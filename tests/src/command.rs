@@ -132,10 +132,8 @@ impl Run {
             Out::Is(text) => self.out == *text,
             Out::Has(parts) => parts.iter().all(|part| self.out.contains(part)),
         };
-        let missing: Vec<_> = err_parts
-            .iter()
-            .filter(|part| !self.err.contains(*part))
-            .collect();
+        let missing = err_parts.iter().filter(|part| !self.err.contains(*part));
+        let missing: Vec<_> = missing.collect();
         assert!(
             self.code == Some(code) && has_out && missing.is_empty(),
             "{command}: not {code}, {out:?}, {missing:?}: {self:#?}"

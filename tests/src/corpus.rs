@@ -9,20 +9,15 @@ use std::{fs, path::PathBuf};
 /// # Panics
 /// Panics if the variable is set and the directory has no `outcomes.tsv`.
 pub fn corpus() -> Option<Corpus> {
-    let Some(root) = std::env::var_os("RUKPAK_CORPUS")
-        .filter(|root| !root.is_empty())
-        .map(PathBuf::from)
-    else {
+    let root = std::env::var_os("RUKPAK_CORPUS").filter(|root| !root.is_empty());
+    let Some(root) = root.map(PathBuf::from) else {
         eprintln!("RUKPAK_CORPUS is not set: nothing was tested against real bundles");
         return None;
     };
-    match fs::read_to_string(root.join("outcomes.tsv")) {
-        Ok(outcomes) => Some(Corpus { root, outcomes }),
-        Err(error) => panic!(
-            "RUKPAK_CORPUS is set to {}, which has no outcomes.tsv: {error}",
-            root.display()
-        ),
-    }
+    let outcomes = root.join("outcomes.tsv");
+    let outcomes = fs::read_to_string(&outcomes)
+        .unwrap_or_else(|error| panic!("RUKPAK_CORPUS: {}: {error}", outcomes.display()));
+    Some(Corpus { root, outcomes })
 }
 
 /// A directory of real bundles with the expected outcome of each.
@@ -64,8 +59,7 @@ impl Corpus {
 
     /// Returns the file with the objects of the reference renderer.
     pub fn expected(&self, case: Case<'_>) -> PathBuf {
-        self.root
-            .join("expected")
-            .join(format!("{}.json", case.bundle))
+        let name = format!("{}.json", case.bundle);
+        self.root.join("expected").join(name)
     }
 }

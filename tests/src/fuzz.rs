@@ -109,11 +109,7 @@ impl Random {
 /// # Panics
 /// Panics if a round panics, or too few inputs were valid.
 pub fn fuzz(rounds: u64, valid: u64, mut test: impl FnMut(&mut Random) -> usize) {
-    let setting = |name: &str| {
-        env::var(name)
-            .ok()
-            .and_then(|text| text.parse::<u64>().ok())
-    };
+    let setting = |name: &str| env::var(name).ok()?.parse::<u64>().ok();
     if let Some(seed) = setting("RUKPAK_FUZZ_SEED") {
         test(&mut Random::new(seed));
         return;

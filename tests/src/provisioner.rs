@@ -37,20 +37,11 @@ impl Provisioner {
         let dir = tempfile::Builder::new().prefix("provisioner-").tempdir();
         let dir = dir.unwrap();
         let store = dir.path().join("store");
-        let args = [
-            &[
-                "--kubeconfig",
-                kubeconfig.to_str().unwrap(),
-                "--storage-dir",
-                store.to_str().unwrap(),
-                "--health-probe-bind-address=0",
-                "--metrics-bind-address=0",
-                "--admin-bind-address=0",
-                "--content-bind-address=127.0.0.1:0",
-            ],
-            more,
-        ]
-        .concat();
+        let ports = "--health-probe-bind-address=0 --metrics-bind-address=0 --admin-bind-address=0 \
+                     --content-bind-address=127.0.0.1:0";
+        let mut args: Vec<&str> = ports.split(' ').chain(more.iter().copied()).collect();
+        args.extend(["--kubeconfig", kubeconfig.to_str().unwrap()]);
+        args.extend(["--storage-dir", store.to_str().unwrap()]);
         let process = Process::with_dir(dir, &program, &args);
         let content = process.wait_for(|line| {
             let line: Value = serde_json::from_str(line).ok()?;

@@ -34,12 +34,9 @@ impl HttpProxy {
     fn on(address: SocketAddr) -> Option<Self> {
         let dir = tempfile::Builder::new().prefix("proxy-").tempdir().unwrap();
         let log = dir.path().join("log");
-        let config = format!(
-            "Port {}\nListen {}\nTimeout 60\nMaxClients 50\nLogLevel Connect\nLogFile \"{}\"\n",
-            address.port(),
-            address.ip(),
-            log.display()
-        );
+        let (port, ip, log) = (address.port(), address.ip(), log.display());
+        let settings = "Timeout 60\nMaxClients 50\nLogLevel Connect";
+        let config = format!("Port {port}\nListen {ip}\n{settings}\nLogFile \"{log}\"\n");
         let path = dir.path().join("tinyproxy.conf");
         fs::write(&path, config).unwrap();
         let config = path.display().to_string();
@@ -62,10 +59,9 @@ impl HttpProxy {
     /// Returns the number of requests for a host. A tunnel counts as one request.
     pub fn requests(&self, host: &str) -> usize {
         let log = fs::read_to_string(self.process.dir().join("log")).unwrap_or_default();
-        let requests = log
-            .lines()
-            .filter(|line| line.contains("Request (file descriptor"));
-        requests.filter(|line| line.contains(host)).count()
+        let is_request =
+            |line: &&str| line.contains("Request (file descriptor") && line.contains(host);
+        log.lines().filter(is_request).count()
     }
 }
 

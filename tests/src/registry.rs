@@ -25,10 +25,8 @@ pub enum Auth<'a> {
 impl Registry {
     /// Starts a registry: https with a certificate of the CA, http without a CA.
     pub fn start(auth: Auth<'_>, ca: Option<&Authority>) -> Self {
-        let dir = tempfile::Builder::new()
-            .prefix("registry-")
-            .tempdir()
-            .unwrap();
+        let dir = tempfile::Builder::new().prefix("registry-").tempdir();
+        let dir = dir.unwrap();
         let config = config(dir.path(), auth, ca);
         fs::write(dir.path().join("config.yml"), config).unwrap();
         let process = Process::start(dir, "docker-registry", &["serve", "config.yml"]);
@@ -103,10 +101,8 @@ fn config(dir: &Path, auth: Auth<'_>, ca: Option<&Authority>) -> String {
         Auth::Basic => {
             let users = [OWNER, TENANT].map(|user| format!("{}:{}\n", user.name, user.bcrypt));
             let users = file("htpasswd", users.concat());
-            let _ = writeln!(
-                config,
-                "auth: {{htpasswd: {{realm: tests, path: {users}}}}}"
-            );
+            let auth = format!("{{htpasswd: {{realm: tests, path: {users}}}}}");
+            let _ = writeln!(config, "auth: {auth}");
         }
         Auth::Token(server) => {
             let roots = file("tokens.crt", server.certificate());

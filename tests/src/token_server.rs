@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, Mutex},
-    time::{SystemTime, UNIX_EPOCH},
+    time::UNIX_EPOCH,
 };
 
 use base64::{
@@ -92,44 +92,32 @@ fn answer(
     if request.method() != Method::GET || request.uri().path() != "/token" {
         return plain(StatusCode::NOT_FOUND);
     }
-    let user = match header(request, "Authorization") {
-        None => None,
-        Some(login) => match User::from_header(login) {
-            Some(user) => Some(user),
-            None => return unauthorized(),
-        },
-    };
+    let login = header(request, "Authorization");
+    let user = login.and_then(User::from_header);
+    if login.is_some() && user.is_none() {
+        return unauthorized();
+    }
     let query = request.uri().query().unwrap_or_default();
     let mut access = Vec::new();
-    for scope in query
+    let user_name = user.map_or("", |user| user.name);
+    let scopes = query
         .split('&')
-        .filter_map(|pair| pair.strip_prefix("scope="))
-        .flat_map(|scopes| {
-            decode(scopes)
-                .split([' ', '+'])
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        })
-    {
-        let mut parts = scope.splitn(2, ':').chain([""; 2]);
-        let kind = parts.next().unwrap_or_default();
-        let (name, actions) = parts
-            .next()
-            .and_then(|rest| rest.rsplit_once(':'))
-            .unwrap_or_default();
-        let allowed: Vec<String> = actions
-            .split(',')
-            .filter(|action| kind == "repository" && may(user, name, action))
-            .map(str::to_owned)
-            .collect();
-        access.push(json!({"type": kind, "name": name, "actions": allowed}));
+        .filter_map(|pair| pair.strip_prefix("scope="));
+    let scopes = scopes.map(decode).collect::<Vec<_>>().join(" ");
+    for scope in scopes.split([' ', '+']).filter(|scope| !scope.is_empty()) {
+        let (kind, rest) = scope.split_once(':').unwrap_or((scope, ""));
+        let (name, actions) = rest.rsplit_once(':').unwrap_or_default();
+        let allowed = |action: &&str| kind == "repository" && may(user, name, action);
+        let actions = actions.split(',').filter(allowed).map(str::to_owned);
+        let actions: Vec<String> = actions.collect();
+        access.push(json!({"type": kind, "name": name, "actions": actions}));
         grants.lock().unwrap().push(Grant {
-            user: user.map_or("", |user| user.name).to_owned(),
-            scope: scope.clone(),
-            actions: allowed,
+            user: user_name.to_owned(),
+            scope: scope.to_owned(),
+            actions,
         });
     }
-    let token = signer.token(user.map_or("", |user| user.name), &access);
+    let token = signer.token(user_name, &access);
     let body = json!({"token": token, "access_token": token, "expires_in": 300});
     Response::new(body.to_string().into())
 }
@@ -178,10 +166,7 @@ impl Signer {
 
     /// Returns a JSON web token for the registry.
     fn token(&self, user: &str, access: &[Value]) -> String {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap()
-            .as_secs();
+        let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
         let head = json!({"typ": "JWT", "alg": "ES256", "x5c": [self.certificate]});
         let claims = json!({
             "iss": TokenServer::ISSUER,

@@ -227,9 +227,8 @@ $ four
     fn steps_have_a_command_and_its_output() {
         let page = page();
         let steps = page.steps.iter();
-        let found: Vec<_> = steps
-            .map(|step| (&*step.command, &*step.page_output, step.lines.clone()))
-            .collect();
+        let steps = steps.map(|step| (&*step.command, &*step.page_output, step.lines.clone()));
+        let found: Vec<_> = steps.collect();
         let expected = [
             ("one \\\n  more", "out\n\n", 6..8),
             ("two << EOF\n$ text\nEOF", "", 11..11),

@@ -235,7 +235,7 @@ mod tests {
         let large = vec![0; 5 << 20];
         let mut spool = Spool::new(Storage::Disk("/dev/null/none".into()));
         let Err(Failure::Write(error)) = spool.store(&mut large.as_slice()) else {
-            panic!("there is no such folder");
+            panic!("a file was written below /dev/null");
         };
         assert!(error.to_string().contains("\"/dev/null/none\"") && !error.is_terminal());
         // Writing to this file fails as on a full disk.

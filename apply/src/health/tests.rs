@@ -50,8 +50,8 @@ fn jobs() {
         "running", json!({}), json!({"startTime": "2026-01-01T00:00:00Z", "active": 1}) => Current;
         "done", json!({}), with("Complete", "", "") => Current;
         "suspended", json!({}), with("Suspended", "", "") => Current;
-        "failed", json!({}), with("Failed", "BackoffLimitExceeded", "six tries")
-            => failed("Failed is True (BackoffLimitExceeded): six tries");
+        "failed", json!({}), with("Failed", "BackoffLimitExceeded", "six attempts")
+            => failed("Failed is True (BackoffLimitExceeded): six attempts");
     ]);
 }
 

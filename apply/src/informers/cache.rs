@@ -58,7 +58,7 @@ pub(super) struct Change {
 /// Validity of the cached objects after a watch failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Staleness {
-    /// The objects stay in the cache and may be outdated.
+    /// The cache keeps the objects, which may be outdated.
     Stale,
     /// The objects are dropped: the kind is no longer served, or the request is forbidden.
     Lost,

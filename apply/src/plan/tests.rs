@@ -258,7 +258,7 @@ fn hostile_crds_provide_no_kinds() {
 fn prune_order_is_reversed_with_custom_resources_first() {
     let applied = ::tests::rows![
         "", "Namespace", "" => "n";
-        "", "ConfigMap", NAMESPACE => "stays";
+        "", "ConfigMap", NAMESPACE => "retained";
         "", "ServiceAccount", NAMESPACE => "operator";
         "rbac.authorization.k8s.io", "ClusterRole", "" => "operator";
         "apps", "Deployment", NAMESPACE => "operator";
@@ -268,7 +268,7 @@ fn prune_order_is_reversed_with_custom_resources_first() {
     ];
     let applied =
         applied.map(|(group, kind, namespace, name)| identity(group, kind, namespace, name));
-    let retained = object("v1", "ConfigMap", "stays");
+    let retained = object("v1", "ConfigMap", "retained");
     let plan = plan_with(vec![retained], &inventory(applied), &[]);
     let expected = "EtcdCluster operators/example, CustomResourceDefinition etcdclusters.etcd.io, \
                     ValidatingWebhookConfiguration hooks, Deployment operators/operator, ClusterRole operator, \

@@ -87,7 +87,7 @@ mod tests {
                 => "scale";
             r#"conflict with "argocd""#, "argocd" => "";
             r#"conflict with "a \"b\" with subresource \"scale\"""#, r#"a "b" with subresource "scale""# => "";
-            "something new", "something new" => "";
+            "unknown text", "unknown text" => "";
             r#"conflict with "broken"#, r#"conflict with "broken"# => "";
         );
     }

@@ -92,12 +92,12 @@ fn answer<'a>(catalog: &'a str, priority: i64, answer: CatalogAnswer<'a>) -> Off
     }
 }
 
-/// Formats an outcome as `install 1.0.0`, `upgrade 1.1.0`, `stay` or `nothing`.
+/// Formats an outcome as `install 1.0.0`, `upgrade 1.1.0`, `no upgrade` or `nothing`.
 fn short(decision: &Decision) -> String {
     match &decision.verdict {
         Outcome::Install(bundle) => format!("install {}", bundle.name),
         Outcome::Upgrade(bundle) => format!("upgrade {}", bundle.name),
-        Outcome::NoUpgrade(_) => "stay".into(),
+        Outcome::NoUpgrade(_) => "no upgrade".into(),
         Outcome::NoCandidate(_) => "nothing".into(),
     }
 }
@@ -168,7 +168,7 @@ fn upgrades_follow_one_edge() {
     for (entries, from, chosen) in ::tests::rows![
         CHAIN, "1.0.0" => "upgrade 1.1.0";
         CHAIN, "1.1.0" => "upgrade 1.2.0";
-        CHAIN, "1.2.0" => "stay";
+        CHAIN, "1.2.0" => "no upgrade";
         // Skips, and the highest of several edges.
         "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0-1.0.0", "1.0.0" => "upgrade 1.2.0";
         "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~>=1.0.0,<1.2.0", "1.0.0" => "upgrade 1.2.0";
@@ -176,14 +176,14 @@ fn upgrades_follow_one_edge() {
         // The catalog no longer contains the installed bundle, but the tail and ranges still refer to it.
         "1.1.0<1.0.0 1.2.0<1.1.0", "1.0.0" => "upgrade 1.1.0";
         "1.2.0~<1.2.0", "0.7.0" => "upgrade 1.2.0";
-        "1.2.0<1.1.0", "0.7.0" => "stay";
+        "1.2.0<1.1.0", "0.7.0" => "no upgrade";
         // A skipped bundle is on the path only if no other bundle is.
         "1.0.0 1.1.0<1.0.0 1.2.0<1.0.0-1.1.0", "1.0.0" => "upgrade 1.2.0";
         "1.0.0 1.1.0-1.0.0 1.2.0-1.1.0", "1.0.0" => "upgrade 1.1.0";
         // No downgrades and no cycles.
-        "1.0.0<1.1.0 1.1.0", "1.1.0" => "stay";
+        "1.0.0<1.1.0 1.1.0", "1.1.0" => "no upgrade";
         "1.0.0-1.1.0 1.1.0<1.0.0 1.2.0<1.1.0-1.0.0", "1.1.0" => "upgrade 1.2.0";
-        "1.0.0~>=1.0.0", "1.0.0" => "stay";
+        "1.0.0~>=1.0.0", "1.0.0" => "no upgrade";
         "1.0.0 1.1.0rc1<1.0.0 1.0.1-1.0.0", "1.0.0" => "upgrade 1.0.1";
     ] {
         let package = package("stable", &[("stable", entries)]);
@@ -229,7 +229,7 @@ fn ineligible_bundles_are_not_chosen_and_have_reasons() {
         assert_eq!(next.reasons, [reason]);
         // The installed bundle is kept, and the decision names the bundle that follows.
         let decision = decide(&with!(Request, installed: Some(&at); ..fresh), &package);
-        assert_eq!(short(&decision), "stay");
+        assert_eq!(short(&decision), "no upgrade");
         assert_eq!(decision.next.unwrap().reasons, [reason]);
     }
 }
@@ -262,10 +262,10 @@ fn undeterminable_max_openshift_is_a_warning() {
 fn requests_limit_the_choice() {
     let chain = package("stable", &[("stable", CHAIN)]);
     for (range, fresh, upgraded) in ::tests::rows![
-        "<1.2.0", "install 1.1.0" => "stay";
-        "1.0.0", "install 1.0.0" => "stay";
+        "<1.2.0", "install 1.1.0" => "no upgrade";
+        "1.0.0", "install 1.0.0" => "no upgrade";
         ">=1.0.0", "install 1.2.0" => "upgrade 1.2.0";
-        ">2.0.0", "nothing" => "stay";
+        ">2.0.0", "nothing" => "no upgrade";
     ] {
         let range = Range::parse(range).unwrap();
         let request = with!(Request, range: Some(&range));
@@ -275,7 +275,7 @@ fn requests_limit_the_choice() {
     // A change of the channel follows edges.
     let fast = ("fast", "1.3.0<1.2.0 1.4.0<1.3.0");
     let channels = package("stable", &[("stable", CHAIN), fast]);
-    for (from, chosen) in [("1.2.0", "upgrade 1.3.0"), ("1.1.0", "stay")] {
+    for (from, chosen) in [("1.2.0", "upgrade 1.3.0"), ("1.1.0", "no upgrade")] {
         let request = with!(Request, channel: Some("fast"));
         assert_eq!(next(from, request, &channels), chosen, "{from}");
     }
@@ -294,7 +294,7 @@ fn deprecation_is_a_warning_and_not_a_reason() {
     package.channels.get_mut("stable").unwrap().deprecation = Some("c".into());
     package.bundles.get_mut("1.0.0").unwrap().deprecation = Some("b".into());
     let at = installed("1.0.0");
-    for (installed, chosen) in [(None, "install 1.0.0"), (Some(&at), "stay")] {
+    for (installed, chosen) in [(None, "install 1.0.0"), (Some(&at), "no upgrade")] {
         let decision = decide(&with!(Request, installed), &package);
         assert_eq!(short(&decision), chosen);
         let warnings = [

@@ -15,7 +15,7 @@ const PLACE: ChannelRef<'_> = ChannelRef {
 };
 
 /// Returns a bundle of a package in a version.
-fn of(package: &str, version: &str) -> Bundle {
+fn bundle_of(package: &str, version: &str) -> Bundle {
     let name = format!("{package}.v{version}");
     let content = testing::bundle_files(package, &name, version, &Value::Null);
     let image = format!("example.com/{package}:v{version}");
@@ -23,7 +23,7 @@ fn of(package: &str, version: &str) -> Bundle {
 }
 
 fn bundle(version: &str) -> Bundle {
-    of("tide", version)
+    bundle_of("tide", version)
 }
 
 fn index(blobs: &[Value]) -> Index<'static> {
@@ -201,7 +201,7 @@ fn existing_bundle_or_channel_is_an_error() {
             => "bundle \"tide.v0.0.1\" already exists in the Index Image \"example.com/index:v1\"; ";
         ComposeMode::Upgrade, vec![bundle("0.0.2"), bundle("0.0.2")]
             => "bundle \"tide.v0.0.2\" exists twice, as example.com/tide:v0.0.2 and as example.com/tide:v0.0.2; ";
-        ComposeMode::Upgrade, vec![of("other", "0.0.2")]
+        ComposeMode::Upgrade, vec![bundle_of("other", "0.0.2")]
             => "bundle \"other.v0.0.2\" (example.com/other:v0.0.2) belongs to package \"other\" and not to \"tide\"; ";
         ComposeMode::Upgrade, vec![] => "no bundle to inject";
     ] {
@@ -230,7 +230,7 @@ fn errors_of_other_packages_are_warnings() {
     let warning = "the index has packages with errors, which some catalog servers reject: other";
     assert_eq!(composed.warnings, [warning]);
     let place = with!(ChannelRef, package: "Tide"; ..PLACE);
-    let bundles = vec![of("Tide", "0.0.1")];
+    let bundles = vec![bundle_of("Tide", "0.0.1")];
     let error = compose(None, place, ComposeMode::Run, bundles, &Limits::default()).unwrap_err();
     starts(error, "invalid package name \"Tide\"");
 }

@@ -166,7 +166,7 @@ fn odd_values_are_harmless() {
     let map = read(&data("", &circle.concat(), packages)).unwrap();
     assert_eq!(map.left_out().len(), 6, "{:?}", map.left_out());
     assert_eq!(map.paths(), ["../q.json", "p.json", "r.json"]);
-    // The ConfigMap lacks the CRD that the bundle owns: this is reported, and other packages stay available.
+    // The ConfigMap lacks the CRD that the bundle owns: the finding is reported, and other packages are available.
     let mut text = String::new();
     let read = map.open("p.json").unwrap().read_to_string(&mut text);
     has(read.unwrap_err(), "couldn't find sea.example.com/v1/Tide");

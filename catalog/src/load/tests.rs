@@ -28,7 +28,7 @@ fn yaml(documents: &[Value]) -> String {
     })
 }
 
-fn of(documents: &[Value]) -> Catalog {
+fn catalog_of(documents: &[Value]) -> Catalog {
     loaded(&[("c.json", lines(documents))])
 }
 
@@ -49,7 +49,7 @@ fn sound() -> Vec<Value> {
 fn changed(change: impl FnOnce(&mut Vec<Value>)) -> Vec<String> {
     let mut documents = sound();
     change(&mut documents);
-    let catalog = of(&documents);
+    let catalog = catalog_of(&documents);
     assert_eq!(catalog.is_valid(), catalog.as_opm().is_none());
     finding_lines(&catalog)
 }
@@ -84,7 +84,7 @@ fn valid_catalog_is_loaded_unchanged() {
         json!({"type": "olm.deprecated", "value": {}}),
         json!({"type": "anything", "value": [null]}),
     ]);
-    let catalog = of(&documents);
+    let catalog = catalog_of(&documents);
     assert_eq!((finding_lines(&catalog), catalog.documents), (vec![], 8));
     let foo = &catalog.packages["foo"];
     assert_eq!(foo.default_channel, "alpha");

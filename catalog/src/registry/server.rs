@@ -274,7 +274,7 @@ mod tests {
 
     #[tokio::test]
     async fn connections_beyond_the_limit_wait() {
-        const SOON: Duration = Duration::from_millis(200);
+        const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut incoming = Box::pin(accept(listener, CancellationToken::new(), TWO));
@@ -284,7 +284,7 @@ mod tests {
         }
         let first = incoming.next().await.unwrap().unwrap();
         let _second = incoming.next().await.unwrap().unwrap();
-        assert!(timeout(SOON, incoming.next()).await.is_err());
+        assert!(timeout(SHORT_TIMEOUT, incoming.next()).await.is_err());
         drop(first);
         let third = timeout(Duration::from_secs(60), incoming.next()).await;
         assert!(third.unwrap().unwrap().is_ok());
@@ -326,7 +326,7 @@ mod tests {
             let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}"));
             let mut client = HealthClient::new(endpoint.unwrap().connect().await.unwrap());
             client.check(HealthCheckRequest::default()).await.unwrap();
-            // A started connection stays open for longer than the limit for the start.
+            // A started connection may be open for longer than the limit for the start.
             sleep(TWO.handshake_timeout * 2).await;
             client.check(HealthCheckRequest::default()).await.unwrap();
         };

@@ -22,9 +22,9 @@ const TIDE: &str = r"
     INSERT INTO channel_entry VALUES (1, 'stable', 'tide', 'tide.v1.0.0', NULL, 0);
 ";
 
-struct Place(TempDir);
+struct DatabaseDir(TempDir);
 
-impl Place {
+impl DatabaseDir {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -60,8 +60,8 @@ fn blobs(database: &Database, package: &str) -> String {
 
 #[test]
 fn database_is_loaded_as_a_catalog() {
-    let place = Place::new();
-    let path = place.database(&format!("{TABLES}{TIDE}"));
+    let dir = DatabaseDir::new();
+    let path = dir.database(&format!("{TABLES}{TIDE}"));
     assert!(is_database(&path).unwrap());
     let database = Database::open(&path, &Limits::default()).unwrap();
     assert_eq!(database.left_out(), [""; 0]);
@@ -78,7 +78,7 @@ fn database_is_loaded_as_a_catalog() {
 // parity: max-4
 #[test]
 fn database_declares_max_openshift_in_every_spelling() {
-    let place = Place::new();
+    let dir = DatabaseDir::new();
     let property = |value: &str| {
         format!(
             "INSERT INTO properties(type, value, operatorbundle_name) VALUES ('olm.maxOpenShiftVersion', '{value}', 'tide.v1.0.0');"
@@ -100,15 +100,15 @@ fn database_declares_max_openshift_in_every_spelling() {
         set(format!("csv = '{low}', bundle = ''")) => "4.8";
         set(format!("csv = '{low}', bundle = '{high}'")) => "4.10";
     ] {
-        let bundle = tide(&place.open(&sql));
+        let bundle = tide(&dir.open(&sql));
         assert_eq!(bundle.max_openshift.unwrap().text(), expected, "{sql}");
     }
 }
 
 #[test]
 fn temporary_copy_is_removed_with_its_catalog() {
-    let place = Place::new();
-    let mut file = fs::File::open(place.database(&format!("{TABLES}{TIDE}"))).unwrap();
+    let dir = DatabaseDir::new();
+    let mut file = fs::File::open(dir.database(&format!("{TABLES}{TIDE}"))).unwrap();
     let database = Database::copy(&mut file, &Limits::default()).unwrap();
     assert_eq!(database.paths(), ["tide.json"]);
     let copy = database.tables.path.clone();
@@ -155,8 +155,8 @@ fn rows_reached_from_the_heads_are_replaced_and_others_skipped() {
 // parity: sqlite-3
 #[test]
 fn rows_of_no_package_are_reported_and_skipped() {
-    let place = Place::new();
-    let database = place.open(
+    let dir = DatabaseDir::new();
+    let database = dir.open(
         "INSERT INTO channel VALUES ('beta', 'absent', 'x');
         INSERT INTO operatorbundle(name, version, bundlepath) VALUES ('pathless', '1.0.0', NULL), ('cut', '0.9.0', '');
         INSERT INTO channel_entry VALUES

@@ -109,7 +109,7 @@ fn loading() {
         "E.1 row 1 broken JSON alone" => "{\"schema\" \"x\"}";
         "E.1 row 1 JSON that has only begun" => "{";
         "E.1 row 1 a package's name" => "schema: olm.package\nname: 7";
-        "E.1 row 1 an icon that is none" => "schema: olm.package\nname: a\nicon: x";
+        "E.1 row 1 an icon that is a text" => "schema: olm.package\nname: a\nicon: x";
         "E.1 row 1 an icon of a number" => "schema: olm.package\nname: a\nicon: {base64data: 7}";
         "E.1 row 1 a description of a list" => "schema: olm.package\nname: a\ndescription: []";
         "E.1 row 1 properties of a text" => "schema: olm.package\nname: a\nproperties: x";
@@ -170,7 +170,7 @@ fn loading() {
     let objects: &[(&str, Value)] = &tests::rows![
         "E.1 row 6 YAML becomes JSON" => object("kind: ConfigMap\ndata: {a: b}\n");
         "E.1 row 6 a ClusterServiceVersion" => object("kind: ClusterServiceVersion\nspec: {minKubeVersion: 1.28.0}\n");
-        "E.1 row 6 a version that is no text" => object("kind: ClusterServiceVersion\nspec: {minKubeVersion: 1.28}\n");
+        "E.1 row 6 a version that is a number" => object("kind: ClusterServiceVersion\nspec: {minKubeVersion: 1.28}\n");
         "E.1 row 6 garbage that begins like JSON" => object("{");
         "E.1 row 6 garbage" => object("a: [");
         "E.1 row 6 no object" => object("[]");

@@ -210,7 +210,7 @@ async fn packages_of_opm_equal_those_of_its_catalog() {
     raft.push(
         json!({"schema": "olm.deprecations", "package": "raft", "entries": [
             {"reference": {"schema": "olm.package"}, "message": "use buoy"},
-            {"reference": {"schema": "olm.channel", "name": "stable"}, "message": "it is none"},
+            {"reference": {"schema": "olm.channel", "name": "stable"}, "message": "it is obsolete"},
             {"reference": {"schema": "olm.bundle", "name": "raft.v1.0.0"}, "message": "it leaks"},
         ]}),
     );

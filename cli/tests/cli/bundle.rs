@@ -12,18 +12,18 @@ use tempfile::TempDir;
 pub(crate) use tests::{Args, Run};
 
 /// The temporary directory of one test.
-pub(crate) struct Place(TempDir);
+pub(crate) struct Workspace(TempDir);
 
-impl Place {
+impl Workspace {
     pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
     /// Creates a directory with the bundle `tide`.
     pub(crate) fn with_tide() -> Self {
-        let place = Self::new();
-        place.good("tide");
-        place
+        let workspace = Self::new();
+        workspace.good("tide");
+        workspace
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -5,7 +5,7 @@ use std::fs;
 use rusqlite::Connection;
 use tests::DATABASE_TABLES;
 
-use crate::bundle::Place;
+use crate::bundle::Workspace;
 
 pub(crate) const OLD: &str = "SQLite catalogs are deprecated; run \"rukpak catalog migrate\"";
 
@@ -20,22 +20,22 @@ const ROWS: &str = r#"
     INSERT INTO properties(type, value, operatorbundle_name) VALUES ('olm.maxOpenShiftVersion', '"4.21"', 'tide.v1.1.0');
 "#;
 
-fn execute(place: &Place, name: &str, batch: &str) {
-    let database = Connection::open(place.path(name)).unwrap();
+fn execute(workspace: &Workspace, name: &str, batch: &str) {
+    let database = Connection::open(workspace.path(name)).unwrap();
     database.execute_batch(batch).unwrap();
 }
 
 /// Writes the database `index.db`.
-pub(crate) fn write_database(place: &Place) {
-    execute(place, "index.db", &format!("{DATABASE_TABLES}{ROWS}"));
+pub(crate) fn write_database(workspace: &Workspace) {
+    execute(workspace, "index.db", &format!("{DATABASE_TABLES}{ROWS}"));
 }
 
 // parity: sqlite-4
 #[test]
 fn a_database_is_a_catalog_for_every_command() {
-    let place = Place::new();
-    write_database(&place);
-    tests::assert_runs! { place;
+    let workspace = Workspace::new();
+    write_database(&workspace);
+    tests::assert_runs! { workspace;
         "catalog validate index.db" => 0, _, "1 package without errors";
         "catalog list channels index.db" => 0, ["tide.v1.1.0"], "{OLD}";
         "catalog choose tide --catalog=index.db --openshift-version=4.22"
@@ -45,26 +45,26 @@ fn a_database_is_a_catalog_for_every_command() {
         "catalog serve index.db --cache-dir=cache --cache-only" => 0, _, "{OLD}";
     }
     for args in ["render index.db -o json", "render index.db -o yaml"] {
-        let run = place.ok(&format!("catalog {args}"));
+        let run = workspace.ok(&format!("catalog {args}"));
         run.err_has(OLD);
-        assert_eq!(run.out, place.opm(args));
+        assert_eq!(run.out, workspace.opm(args));
     }
-    let files = place.ok("catalog validate files");
+    let files = workspace.ok("catalog validate files");
     files.err_has("1 package without errors");
     files.err_lacks(OLD);
 }
 
 #[test]
 fn faulty_databases_are_reported() {
-    let place = Place::new();
-    write_database(&place);
-    let whole = fs::read(place.path("index.db")).unwrap();
-    place.write("cut.db", &whole[..5000]);
-    execute(&place, "other.db", "CREATE TABLE packages (name TEXT)");
+    let workspace = Workspace::new();
+    write_database(&workspace);
+    let whole = fs::read(workspace.path("index.db")).unwrap();
+    workspace.write("cut.db", &whole[..5000]);
+    execute(&workspace, "other.db", "CREATE TABLE packages (name TEXT)");
     let more = "INSERT INTO channel VALUES ('beta', 'lost', 'x');
         UPDATE operatorbundle SET version = 'one' WHERE name = 'tide.v1.0.0';";
-    execute(&place, "index.db", more);
-    tests::assert_runs! { place;
+    execute(&workspace, "index.db", more);
+    tests::assert_runs! { workspace;
         "catalog list packages cut.db" => 1, "", "failed to read database cut.db";
         "catalog list packages other.db" => 1, "", "other.db is not a catalog: missing table operatorbundle";
         "catalog validate index.db"

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::{bundle::Place, sources::memory};
+use crate::{bundle::Workspace, sources::memory};
 
 const PACKAGES: usize = 200;
-/// Bundles per package. A million bundles also stay within the limit, but take five times the time and memory.
+/// Bundles per package. A million bundles are also within the limit, but take five times the time and memory.
 const BUNDLES: usize = 1000;
 /// Maximum memory per bundle in bytes, including all related data. Its document has 150 bytes.
 const MAX_BYTES_PER_BUNDLE: usize = 1300;
@@ -35,11 +35,11 @@ fn package(name: &str) -> String {
 // parity: load-10
 #[test]
 fn memory_per_bundle_is_bounded() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     for name in (0..PACKAGES).map(|at| format!("p{at}")) {
-        place.write(&format!("catalog/{name}"), package(&name));
+        workspace.write(&format!("catalog/{name}"), package(&name));
     }
-    let peak = memory::peak(&place, "catalog validate catalog");
+    let peak = memory::peak(&workspace, "catalog validate catalog");
     let allowed = (PACKAGES * BUNDLES * MAX_BYTES_PER_BUNDLE) as u64 >> 10;
     eprintln!("{} bundles, at most {peak} KiB", PACKAGES * BUNDLES);
     assert!(peak < allowed, "{peak} KiB, and {allowed} are allowed");

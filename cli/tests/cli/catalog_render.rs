@@ -3,7 +3,7 @@
 use tests::{Buildah, DATABASE_LABEL, Registry};
 
 use crate::{
-    bundle::Place,
+    bundle::Workspace,
     catalog_database::{OLD, write_database},
 };
 
@@ -16,24 +16,24 @@ const CATALOG: &str = "schema: olm.package\nname: tide\ndefaultChannel: stable\n
 // parity: render-1, render-9, sqlite-4
 #[test]
 fn images_are_rendered_as_by_opm() {
-    let place = Place::with_tide();
-    place.write("catalog/configs/a.yaml", CATALOG);
-    write_database(&place);
+    let workspace = Workspace::with_tide();
+    workspace.write("catalog/configs/a.yaml", CATALOG);
+    write_database(&workspace);
     let registry = Registry::plain();
     let buildah = Buildah::new();
     let publish = |name: &str, labels: &str| {
         let image = registry.image(name);
         let file = format!("FROM scratch\nCOPY catalog /\n{labels}");
-        buildah.publish(&file, &place.path(""), &image, &[]);
+        buildah.publish(&file, &workspace.path(""), &image, &[]);
         image
     };
     let bundle = registry.image("tide:v1");
-    place.ok(&format!("push tide {bundle} --tls-verify=false"));
+    workspace.ok(&format!("push tide {bundle} --tls-verify=false"));
     let catalog = publish("catalog:v1", &format!("LABEL {CONFIGS}=/configs\n"));
     let label = format!("LABEL {DATABASE_LABEL}=/database/index.db\n");
     let database = publish("database:v1", &format!("COPY index.db /database/\n{label}"));
     let render = |arguments: &str| {
-        let run = place.ok(&format!("catalog render --tls-verify=false {arguments}"));
+        let run = workspace.ok(&format!("catalog render --tls-verify=false {arguments}"));
         run.out
     };
     for arguments in [
@@ -44,7 +44,7 @@ fn images_are_rendered_as_by_opm() {
         format!("{bundle} --migrate -o yaml"),
         format!("{bundle} --migrate-level=all"),
     ] {
-        let expected = place.opm(&format!("render --use-http {arguments}"));
+        let expected = workspace.opm(&format!("render --use-http {arguments}"));
         assert_eq!(render(&arguments), expected, "{arguments}");
     }
     assert_eq!(render(&format!("docker://{bundle}")), render(&bundle));
@@ -52,15 +52,15 @@ fn images_are_rendered_as_by_opm() {
     for (name, image) in [("template.yaml", &bundle), ("absent.yaml", &absent)] {
         let entry = format!("{{schema: olm.bundle, image: '{image}'}}");
         let template = format!("schema: olm.template.basic\nentries: [{entry}]\n");
-        place.write(name, template);
+        workspace.write(name, template);
     }
-    let actual = place.ok("catalog render-template --tls-verify=false template.yaml");
-    let expected = place.opm("alpha render-template --use-http template.yaml");
+    let actual = workspace.ok("catalog render-template --tls-verify=false template.yaml");
+    let expected = workspace.opm("alpha render-template --use-http template.yaml");
     assert_eq!(actual.out, expected);
 
     let other = publish("other:v1", "LABEL a=b\n");
     let lost = publish("lost:v1", &format!("LABEL {CONFIGS}=/lost\n"));
-    tests::assert_runs! { place;
+    tests::assert_runs! { workspace;
         "catalog render --tls-verify=false {database}" => 0, _, "{OLD}";
         "catalog validate --tls-verify=false {database}" => 0, _, "1 package without errors";
         "catalog render-template --tls-verify=false absent.yaml" => 1, "", "render reference", "{absent}";
@@ -72,8 +72,8 @@ fn images_are_rendered_as_by_opm() {
         "catalog render --tls-verify=false {absent}" => 1, "", "render reference", "absent";
     }
     let file = format!("FROM scratch\nCOPY catalog /\nLABEL {CONFIGS}=/configs\n");
-    let built = buildah.build(&file, &place.path(""), &[]);
-    let layout = place.path("layout");
+    let built = buildah.build(&file, &workspace.path(""), &[]);
+    let layout = workspace.path("layout");
     buildah.push(&built, &format!("oci:{}", layout.display()), &[]);
     assert_eq!(render("oci:layout"), render(&catalog));
 }

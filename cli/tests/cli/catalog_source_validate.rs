@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::bundle::Place;
+use crate::bundle::Workspace;
 
 const HEADER: &str = "apiVersion: operators.coreos.com/v1alpha1\nkind: CatalogSource\nmetadata: {name: mine, namespace: olm}\n";
 
@@ -20,7 +20,7 @@ fn source(spec: &Value) -> String {
 // parity: source-16
 #[test]
 fn hostile_files_are_reported_and_cost_little() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let nothing =
         json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource"}).to_string();
     let deep = format!("{}1{}", "{\"a\":".repeat(200), "}".repeat(200));
@@ -48,7 +48,7 @@ fn hostile_files_are_reported_and_cost_little() {
         items.to_string(), &["more problems are not shown"], 110 => 100_000;
         kinds.collect(), &["and 4990 more kinds"], 110 => 1000;
     ] {
-        let run = place.run_with("catalogsource validate -", text.as_bytes());
+        let run = workspace.run_with("catalogsource validate -", text.as_bytes());
         let run = run.exits(1);
         run.err_lacks("panicked");
         for part in parts {

@@ -8,25 +8,25 @@ use tests::{
     TokenServer, docker_config, root,
 };
 
-use crate::bundle::Place;
+use crate::bundle::Workspace;
 
 /// Copies a directory of the project.
-fn copy(place: &Place, from: &str, to: &str) {
-    let (from, to) = (root().join(from), place.path(to));
+fn copy(workspace: &Workspace, from: &str, to: &str) {
+    let (from, to) = (root().join(from), workspace.path(to));
     let copied = Command::new("cp").arg("-r").args([from, to]).status();
     assert!(copied.unwrap().success());
 }
 
 /// Plays a page with at least `min` commands.
-fn play(place: &Place, names: &Names, page: &'static str, min: usize) {
+fn play(workspace: &Workspace, names: &Names, page: &'static str, min: usize) {
     let page = Page::read(page, "console");
-    page.play(min, names, |command| run(place, command));
+    page.play(min, names, |command| run(workspace, command));
 }
 
 /// Runs a command and returns its output. It fails if, and only if, it prints an error.
-fn run(place: &Place, command: &str) -> String {
-    let mut shell = place.shell(&format!("exec 2>&1; {command}"));
-    shell.env("SSL_CERT_FILE", place.path("system.pem"));
+fn run(workspace: &Workspace, command: &str) -> String {
+    let mut shell = workspace.shell(&format!("exec 2>&1; {command}"));
+    shell.env("SSL_CERT_FILE", workspace.path("system.pem"));
     let output = shell.output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let has_error = text.lines().any(|line| line.starts_with("error:"));
@@ -36,25 +36,25 @@ fn run(place: &Place, command: &str) -> String {
 
 #[test]
 fn page_about_sources_shows_what_happens() {
-    let place = Place::new();
-    copy(&place, "examples/bundles/tidewatch", "tidewatch");
+    let workspace = Workspace::new();
+    copy(&workspace, "examples/bundles/tidewatch", "tidewatch");
 
     // The system trusts only the public CA.
     let (public, private) = (Authority::new("public"), Authority::new("private"));
-    place.write("system.pem", public.pem());
-    place.write("company-ca.pem", private.pem());
+    workspace.write("system.pem", public.pem());
+    workspace.write("company-ca.pem", private.pem());
     let tokens = TokenServer::start(Some(&public));
     let registry = Registry::start(Auth::Token(&tokens), Some(&public));
     let company = Registry::start(Auth::Basic, Some(&private));
     let local = Registry::plain();
     let logins = [(registry.host(), OWNER), (company.host(), OWNER)];
-    place.write("home/.docker/config.json", docker_config(&logins));
+    workspace.write("home/.docker/config.json", docker_config(&logins));
 
     let git = GitServer::start(None, Some(&public));
     let sshd = Sshd::start();
-    place.write("checkout/README.md", "Tidewatch\n");
-    let checkout = place.path("checkout");
-    copy(&place, "examples/bundles/tidewatch", "checkout/bundle");
+    workspace.write("checkout/README.md", "Tidewatch\n");
+    let checkout = workspace.path("checkout");
+    copy(&workspace, "examples/bundles/tidewatch", "checkout/bundle");
     for repository in [
         git.repository("tidewatch.git"),
         sshd.repository("tidewatch.git"),
@@ -62,24 +62,28 @@ fn page_about_sources_shows_what_happens() {
         let commit = repository.commit("main", &checkout);
         repository.git(&["tag", "v1.4.0", &commit]);
     }
-    place.write("home/.ssh/id_ed25519", sshd.key());
-    place.write("home/.ssh/known_hosts", sshd.known_hosts());
+    workspace.write("home/.ssh/id_ed25519", sshd.key());
+    workspace.write("home/.ssh/known_hosts", sshd.known_hosts());
 
     let files = FileServer::start(Some(TENANT), Some(&public));
-    place.ok("unpack tidewatch -o served.tgz");
-    let served = fs::read(place.path("served.tgz")).unwrap();
+    workspace.ok("unpack tidewatch -o served.tgz");
+    let served = fs::read(workspace.path("served.tgz")).unwrap();
     files.add("tidewatch.tgz", served);
-    place.write("password", format!("{}\n", TENANT.password));
+    workspace.write("password", format!("{}\n", TENANT.password));
 
     let mirror = format!(
         "[[registry]]\nlocation = \"quay.example.com\"\n[[registry.mirror]]\nlocation = \"{}\"\ninsecure = true\n",
         local.host()
     );
-    place.write("mirrors.conf", mirror);
+    workspace.write("mirrors.conf", mirror);
 
     let buildah = Buildah::new();
-    let image = buildah.build("FROM scratch\nCOPY . /\n", &place.path("tidewatch"), &[]);
-    let at = |name: &str| place.path(name).to_str().unwrap().to_owned();
+    let image = buildah.build(
+        "FROM scratch\nCOPY . /\n",
+        &workspace.path("tidewatch"),
+        &[],
+    );
+    let at = |name: &str| workspace.path(name).to_str().unwrap().to_owned();
     buildah.push(&image, &format!("oci:{}:v1.4.0", at("layout")), &[]);
     let archive = format!("docker-archive:{}:tidewatch:v1.4.0", at("saved.tar"));
     buildah.push(&image, &archive, &[]);
@@ -95,9 +99,9 @@ fn page_about_sources_shows_what_happens() {
         ("downloads.example.com", files.host()),
     ]);
     let push = "rukpak push tidewatch registry.company.internal/org/tidewatch:v1.4.0 --cacert company-ca.pem";
-    let printed = run(&place, &names.to_actual(push));
+    let printed = run(&workspace, &names.to_actual(push));
     assert!(!printed.contains("error:"), "{printed}");
-    play(&place, &names, "docs/sources.md", 11);
+    play(&workspace, &names, "docs/sources.md", 11);
 }
 
 #[test]
@@ -109,8 +113,8 @@ fn pages_about_catalogs_show_what_happens() {
         ("docs/catalogsource.md", 5),
         ("docs/max-openshift-version.md", 6),
     ] {
-        let place = Place::new();
-        copy(&place, "examples", "examples");
-        play(&place, &Names::default(), page, min);
+        let workspace = Workspace::new();
+        copy(&workspace, "examples", "examples");
+        play(&workspace, &Names::default(), page, min);
     }
 }

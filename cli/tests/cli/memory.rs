@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::json;
 
-use crate::bundle::{Args as _, Place, csv};
+use crate::bundle::{Args as _, Workspace, csv};
 
 /// Maximum resident memory of a command for one archive, in KiB, including the binary, which is not optimized here.
 const MAX_RESIDENT: u64 = 256_000;
@@ -93,10 +93,10 @@ fn crd(versions: usize, properties: &str) -> String {
 }
 
 /// Returns the ClusterServiceVersion with a list at this path of its spec.
-fn listed(place: &str, items: &str) -> String {
+fn listed(path: &str, items: &str) -> String {
     let mut csv = csv("tide");
     let mut at = &mut csv["spec"];
-    for key in place.split('.') {
+    for key in path.split('.') {
         at = match key.parse::<usize>() {
             Ok(index) => &mut at[index],
             Err(_) => &mut at[key],
@@ -180,8 +180,8 @@ pub(crate) fn peak(command: &mut Command, field: &str) -> (u64, ExitStatus) {
 }
 
 /// Returns the peak resident memory of a command that rejects or converts bundles.
-fn resident(place: &Place, args: &str) -> u64 {
-    let mut command = place.command();
+fn resident(workspace: &Workspace, args: &str) -> u64 {
+    let mut command = workspace.command();
     let command = command.args(args.words()).stderr(Stdio::null());
     let (peak, ended) = peak(command, "VmHWM:");
     // A signal or an internal error is a failure.
@@ -191,11 +191,11 @@ fn resident(place: &Place, args: &str) -> u64 {
 }
 
 /// Packs a bundle and runs every command that converts it.
-fn assert_bounded(place: &Place, about: &str, bundle: &str) {
+fn assert_bounded(workspace: &Workspace, about: &str, bundle: &str) {
     let archive = format!("{bundle}.tgz");
-    place.tar(&archive, "-czf", bundle, ".");
+    workspace.tar(&archive, "-czf", bundle, ".");
     for command in ["convert", "convert -o json", "validate", "inspect -o json"] {
-        let peak = resident(place, &format!("{command} {archive}"));
+        let peak = resident(workspace, &format!("{command} {archive}"));
         eprintln!("{about}: {command} took {peak} KiB");
         assert!(peak < MAX_RESIDENT, "{about}: {command} took {peak} KiB");
     }
@@ -203,13 +203,13 @@ fn assert_bounded(place: &Place, about: &str, bundle: &str) {
 
 /// Packs plain bundles and runs every command that converts them.
 fn assert_all_bounded(bundles: Vec<(&str, Vec<String>)>) {
-    let place = Place::new();
+    let workspace = Workspace::new();
     for (at, (about, files)) in bundles.into_iter().enumerate() {
         let bundle = format!("plain{at}");
         for (number, text) in files.into_iter().enumerate() {
-            place.write(&format!("{bundle}/manifests/{number}.yaml"), text);
+            workspace.write(&format!("{bundle}/manifests/{number}.yaml"), text);
         }
-        assert_bounded(&place, about, &bundle);
+        assert_bounded(&workspace, about, &bundle);
     }
 }
 
@@ -227,30 +227,30 @@ fn archives_that_are_read_twice_take_at_most_256_mb() {
 // parity: convert-8
 #[test]
 fn registry_archives_take_at_most_256_mb() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     for (at, (about, file, text)) in registry().into_iter().enumerate() {
         let bundle = format!("registry{at}");
-        place.good(&bundle);
-        place.write(&format!("{bundle}/{file}"), text);
-        assert_bounded(&place, about, &bundle);
+        workspace.good(&bundle);
+        workspace.write(&format!("{bundle}/{file}"), text);
+        assert_bounded(&workspace, about, &bundle);
     }
 }
 
 // parity: check-3
 #[test]
 fn reports_of_many_bundles_are_streamed() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let unknown = (0..900).map(|at| (format!("unknown{at}"), json!(1)));
     let mut csv = csv("tide");
     csv["spec"]["install"]["spec"]["deployments"][0]["spec"] = unknown.collect();
     let bundles: Vec<String> = (0..300).map(|at| format!("tide{at}")).collect();
     for bundle in &bundles {
-        place.bundle(bundle, &csv);
+        workspace.bundle(bundle, &csv);
     }
     for format in ["sarif", "json"] {
-        let one = resident(&place, &format!("validate -o {format} tide0"));
+        let one = resident(&workspace, &format!("validate -o {format} tide0"));
         let all = resident(
-            &place,
+            &workspace,
             &format!("validate -o {format} {}", bundles.join(" ")),
         );
         assert!(

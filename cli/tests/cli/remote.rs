@@ -4,18 +4,20 @@ use std::fs;
 
 use tests::{FileServer, OWNER};
 
-use crate::bundle::{Args as _, Place};
+use crate::bundle::{Args as _, Workspace};
 
 #[test]
 fn passwords_come_from_pipes_and_the_environment() {
-    let place = Place::with_tide();
-    place.ok("unpack tide -q -o tide.tgz");
+    let workspace = Workspace::with_tide();
+    workspace.ok("unpack tide -q -o tide.tgz");
     let files = FileServer::start(Some(OWNER), None);
-    let url = files.add("tide.tgz", fs::read(place.path("tide.tgz")).unwrap());
+    let url = files.add("tide.tgz", fs::read(workspace.path("tide.tgz")).unwrap());
     let user = format!("inspect {url} --username {}", OWNER.name);
     let piped = format!("{user} --password-file -");
-    place.run_with(&piped, OWNER.password.as_bytes()).exits(0);
-    let mut named = place.command();
+    workspace
+        .run_with(&piped, OWNER.password.as_bytes())
+        .exits(0);
+    let mut named = workspace.command();
     let named = named.args(user.words());
     let named = named.env("RUKPAK_PASSWORD", OWNER.password).output();
     assert!(named.unwrap().status.success());
@@ -23,10 +25,10 @@ fn passwords_come_from_pipes_and_the_environment() {
 
 #[test]
 fn url_signatures_are_never_printed() {
-    let place = Place::with_tide();
-    place.ok("unpack tide -q -o tide.tgz");
+    let workspace = Workspace::with_tide();
+    workspace.ok("unpack tide -q -o tide.tgz");
     let files = FileServer::start(None, None);
-    let url = files.add("tide.tgz", fs::read(place.path("tide.tgz")).unwrap());
+    let url = files.add("tide.tgz", fs::read(workspace.path("tide.tgz")).unwrap());
     let signed = format!("{url}?X-Sig=sekret");
     let missing = signed.replace("tide.tgz", "missing.tgz");
     let mut output = String::new();
@@ -40,12 +42,12 @@ fn url_signatures_are_never_printed() {
         format!("convert {signed} --report convert --output-dir out"),
         format!("convert {missing} {signed}"),
     ] {
-        let run = place.run(&args);
+        let run = workspace.run(&args);
         assert!(run.code != Some(2), "{args:?}: {run:?}");
         output = output + &run.out + &run.err;
     }
-    output += &[place.read("unpack"), place.read("convert")].concat();
-    output += &place.list("out").join(" ");
+    output += &[workspace.read("unpack"), workspace.read("convert")].concat();
+    output += &workspace.list("out").join(" ");
     assert!(output.contains(&format!("{url}?…#sha256:")), "{output}");
     assert!(!output.contains("sekret"), "{output}");
 }

@@ -15,11 +15,11 @@ use futures::TryStreamExt as _;
 use serde_json::json;
 
 use crate::{
-    bundle::{Args as _, Place},
+    bundle::{Args as _, Workspace},
     memory::memory_of,
 };
 
-fn write_catalog(place: &Place, package: &str) {
+fn write_catalog(workspace: &Workspace, package: &str) {
     let value = json!({"packageName": package, "version": "1.0.0"});
     let properties = json!([{"type": "olm.package", "value": value}]);
     let metas = [
@@ -28,7 +28,7 @@ fn write_catalog(place: &Place, package: &str) {
         json!({"schema": "olm.bundle", "package": package, "name": package, "image": "a.io/b:v1", "properties": properties}),
     ];
     let text = metas.map(|meta| meta.to_string()).concat();
-    place.write(&format!("catalog/{package}.json"), text);
+    workspace.write(&format!("catalog/{package}.json"), text);
 }
 
 /// A server process that is killed on drop.
@@ -39,9 +39,9 @@ struct Serving {
 }
 
 impl Serving {
-    fn start(place: &Place, flags: &str) -> Self {
+    fn start(workspace: &Workspace, flags: &str) -> Self {
         let args = format!("catalog serve catalog --port 0 {flags}");
-        let mut command = place.command();
+        let mut command = workspace.command();
         let command = command.args(args.words());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
@@ -116,10 +116,10 @@ impl Drop for Serving {
 // parity: grpc-9
 #[test]
 fn catalog_is_served_over_grpc_and_http_until_a_signal() {
-    let place = Place::new();
-    write_catalog(&place, "tide");
+    let workspace = Workspace::new();
+    write_catalog(&workspace, "tide");
     for signal in ["TERM", "INT"] {
-        let mut serving = Serving::start(&place, "--http-port 0 --http-name mine");
+        let mut serving = Serving::start(&workspace, "--http-port 0 --http-name mine");
         let mut lines = (&mut serving.log).lines().map(Result::unwrap);
         let line = lines.find(|line| line.contains("serving HTTP")).unwrap();
         assert_eq!(serving.packages(), ["tide"]);
@@ -143,18 +143,18 @@ fn catalog_is_served_over_grpc_and_http_until_a_signal() {
 // parity: grpc-8, complaint-4
 #[test]
 fn a_catalog_larger_than_its_memory_is_served() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let shape = CatalogShape {
         packages: 80,
         bundles: 90,
         ..CatalogShape::default()
     };
-    shape.write(&place.path("catalog")).unwrap();
-    let files = fs::read_dir(place.path("catalog")).unwrap();
+    shape.write(&workspace.path("catalog")).unwrap();
+    let files = fs::read_dir(workspace.path("catalog")).unwrap();
     let files = files.map(|entry| fs::metadata(entry.unwrap().path().join("catalog.json")));
     let size: u64 = files.map(|metadata| metadata.unwrap().len()).sum();
     assert!(size > 100 << 20, "{size}");
-    let serving = Serving::start(&place, "");
+    let serving = Serving::start(&workspace, "");
     assert_eq!(serving.packages().len(), 80);
     assert!(serving.bundles() >= 80 * 90);
     // Peak resident memory in bytes.
@@ -167,34 +167,37 @@ fn a_catalog_larger_than_its_memory_is_served() {
 // parity: grpc-7, grpc-10, complaint-4
 #[test]
 fn the_cache_is_built_then_enforced() {
-    let place = Place::new();
-    write_catalog(&place, "tide");
+    let workspace = Workspace::new();
+    write_catalog(&workspace, "tide");
     let expected = "integrity check failed: cache requires rebuild: cache reports digest as \"";
-    tests::assert_runs! { place;
+    tests::assert_runs! { workspace;
         "catalog serve catalog --port 0 --cache-dir cache" => 1, _, "integrity check failed: no cache in cache";
         "catalog serve catalog --port 0 --cache-dir cache --cache-only" => 0, _;
     }
     let flags = "--cache-dir cache";
-    assert_eq!(Serving::start(&place, flags).packages(), ["tide"]);
-    write_catalog(&place, "wave");
-    tests::assert_runs! { place;
+    assert_eq!(Serving::start(&workspace, flags).packages(), ["tide"]);
+    write_catalog(&workspace, "wave");
+    tests::assert_runs! { workspace;
         "catalog serve catalog --port 0 --cache-dir cache --termination-log last-words" => 1, _, "{expected}";
     }
-    let message = place.read("last-words");
+    let message = workspace.read("last-words");
     assert!(message.starts_with(expected), "{message}");
     let flags = "--cache-dir cache --cache-enforce-integrity=false";
-    assert_eq!(Serving::start(&place, flags).packages(), ["tide", "wave"]);
+    assert_eq!(
+        Serving::start(&workspace, flags).packages(),
+        ["tide", "wave"]
+    );
 }
 
 #[test]
 fn invalid_flags_and_paths_are_reported() {
-    let place = Place::new();
-    write_catalog(&place, "tide");
-    place.write("used/precious.txt", "");
+    let workspace = Workspace::new();
+    write_catalog(&workspace, "tide");
+    workspace.write("used/precious.txt", "");
     // The port is in use.
     let listener = std::net::TcpListener::bind("[::]:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    tests::assert_runs! { place;
+    tests::assert_runs! { workspace;
         "catalog serve catalog --cache-enforce-integrity"
             => 2, _, "--cache-dir must be specified with --cache-enforce-integrity";
         "catalog serve catalog --http-name mine" => 2, _, "--http-port";
@@ -204,18 +207,18 @@ fn invalid_flags_and_paths_are_reported() {
         "catalog serve catalog --cache-dir used" => 1, _, "cache directory has unexpected contents: precious.txt";
         "catalog serve catalog --port {port}" => 1, _, "failed to listen: ";
     }
-    assert!(place.read("last-words").contains("absent"));
+    assert!(workspace.read("last-words").contains("absent"));
 }
 
 // parity: validate-11
 #[test]
 fn faulty_package_is_skipped_unless_strict() {
-    let place = Place::new();
-    write_catalog(&place, "tide");
+    let workspace = Workspace::new();
+    write_catalog(&workspace, "tide");
     let bad = r#"{"schema": "olm.package", "name": "bad"}"#;
-    place.write("catalog/bad.json", bad);
-    assert_eq!(Serving::start(&place, "").packages(), ["tide"]);
-    tests::assert_runs! { place;
+    workspace.write("catalog/bad.json", bad);
+    assert_eq!(Serving::start(&workspace, "").packages(), ["tide"]);
+    tests::assert_runs! { workspace;
         "catalog serve catalog --strict --port 0" => 1, _, "package \"bad\"";
     }
 }

@@ -6,21 +6,21 @@ pub(crate) mod memory;
 
 use tests::Sshd;
 
-use crate::bundle::Place;
+use crate::bundle::Workspace;
 
 #[test]
 fn ssh_keys_and_known_hosts_are_those_of_the_user() {
-    let place = Place::with_tide();
+    let workspace = Workspace::with_tide();
     let server = Sshd::start();
     let repository = server.repository("tide.git");
-    repository.commit("main", &place.path("tide"));
+    repository.commit("main", &workspace.path("tide"));
     let source = format!("git+{}", server.url("tide.git"));
-    place.write("home/.ssh/known_hosts", server.known_hosts());
+    workspace.write("home/.ssh/known_hosts", server.known_hosts());
     // The first key that the server accepts is used.
-    place.write("home/.ssh/id_ed25519", server.strange_key());
-    place.write("home/.ssh/id_rsa", server.key());
+    workspace.write("home/.ssh/id_ed25519", server.strange_key());
+    workspace.write("home/.ssh/id_rsa", server.key());
     let digests = [&*source, "tide"].map(|source| {
-        let unpacked = place.ok(&format!("unpack {source} --format json"));
+        let unpacked = workspace.ok(&format!("unpack {source} --format json"));
         unpacked.json()["digest"].clone()
     });
     assert_eq!(digests[0], digests[1]);

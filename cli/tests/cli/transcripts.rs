@@ -6,7 +6,7 @@ use std::{iter, path::Path, thread};
 
 use tests::{Names, Page};
 
-use crate::bundle::{Place, Run};
+use crate::bundle::{Run, Workspace};
 
 /// A package of three versions in two channels, as `opm` would write it.
 const CATALOG: &str = include_str!("../../../examples/catalog/tidewatch/catalog.yaml");
@@ -16,24 +16,25 @@ fn play(pages: &[(&'static str, usize)]) {
     thread::scope(|scope| {
         for &(page, min) in pages {
             scope.spawn(move || {
-                let place = Place::with_tide();
-                place.bad("bad");
-                place.write("catalog/tidewatch/catalog.yaml", CATALOG);
-                let path = place.path("x").parent().unwrap().display().to_string();
+                let workspace = Workspace::with_tide();
+                workspace.bad("bad");
+                workspace.write("catalog/tidewatch/catalog.yaml", CATALOG);
+                let path = workspace.path("x").parent().unwrap().display().to_string();
                 let names = Names(vec![("/place", path)]);
-                Page::read(page, "console").play(min, &names, |command| printed(&place, command));
+                Page::read(page, "console")
+                    .play(min, &names, |command| printed(&workspace, command));
             });
         }
     });
 }
 
 /// Runs a command in the shell and returns what it prints.
-fn printed(place: &Place, command: &str) -> String {
-    let opm = tests::opm_command(&place.path(""));
+fn printed(workspace: &Workspace, command: &str) -> String {
+    let opm = tests::opm_command(&workspace.path(""));
     let programs = Path::new(opm.get_program()).parent().unwrap().display();
     // A pipe fails if one of its commands does.
     let script = format!("set -o pipefail\nPATH=$PATH:{programs}\n{command}");
-    let mut shell = place.shell(&script);
+    let mut shell = workspace.shell(&script);
     let run = Run::from(shell.output().unwrap());
     let is_line = run.out.is_empty() || run.out.ends_with('\n');
     let end = if is_line { "" } else { "\n(no newline)\n" };
@@ -87,25 +88,25 @@ fn pages_about_bundles_show_the_output() {
 
 #[test]
 fn json_of_objects_is_well_formed() {
-    let place = Place::with_tide();
-    place.write("catalog/tidewatch/catalog.yaml", CATALOG);
+    let workspace = Workspace::with_tide();
+    workspace.write("catalog/tidewatch/catalog.yaml", CATALOG);
     for (command, count) in [
         ("convert tide -o json", 6),
         ("platform render --catalog catalog tidewatch -o json", 41),
     ] {
-        let list = place.ok(command).json();
+        let list = workspace.ok(command).json();
         assert_eq!(list["items"].as_array().unwrap().len(), count, "{command}");
     }
 }
 
 #[test]
 fn version_includes_the_newest_known_kubernetes() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let newest = manifests::version::KubeVersion::NEWEST.to_string();
-    let text = place.ok("version");
+    let text = workspace.ok("version");
     text.out_starts_with("rukpak ");
     text.out_has(&newest);
-    let json = place.ok("version -o json").json();
+    let json = workspace.ok("version -o json").json();
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(json["kubernetes"], newest);
 }

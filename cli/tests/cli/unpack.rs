@@ -5,15 +5,15 @@ use std::{
 };
 
 use crate::{
-    bundle::{Place, Run},
+    bundle::{Run, Workspace},
     serve::kill,
 };
 
 #[test]
 fn interrupt_leaves_no_files() {
-    let place = Place::with_tide();
+    let workspace = Workspace::with_tide();
     for output in ["out", "out.tgz", "deep/er/new"] {
-        let mut command = place.command();
+        let mut command = workspace.command();
         let command = command.args(["unpack", "-", "-o", output]);
         let command = command.stdin(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -22,13 +22,13 @@ fn interrupt_leaves_no_files() {
         input.write_all(&[0; 100]).unwrap();
         let since = Instant::now();
         let is_output = |name: &String| name == "out" || name == "deep" || name.starts_with(".out");
-        while !place.list(".").iter().any(is_output) {
+        while !workspace.list(".").iter().any(is_output) {
             assert!(since.elapsed() < Duration::from_secs(20), "it never begins");
             std::thread::yield_now();
         }
         kill(&child, "INT");
         let run: Run = child.wait_with_output().unwrap().into();
-        assert_eq!(place.list("."), ["tide"], "{run:?}");
+        assert_eq!(workspace.list("."), ["tide"], "{run:?}");
         assert_eq!(run.code, Some(130), "{run:?}");
         drop(input);
     }

@@ -1,12 +1,12 @@
-use crate::bundle::Place;
+use crate::bundle::Workspace;
 
 // parity: check-1, complaint-15
 #[test]
 fn sarif_points_at_files_of_the_repository() {
-    let place = Place::new();
-    place.bad("bundles/tide");
-    place.tar("tide.tgz", "-czf", "bundles/tide", ".");
-    let run = place.run("validate ./bundles/tide tide.tgz missing -o sarif");
+    let workspace = Workspace::new();
+    workspace.bad("bundles/tide");
+    workspace.tar("tide.tgz", "-czf", "bundles/tide", ".");
+    let run = workspace.run("validate ./bundles/tide tide.tgz missing -o sarif");
     let log = run.exits(1).json();
     assert_eq!(log["version"], "2.1.0");
     let run = &log["runs"][0];

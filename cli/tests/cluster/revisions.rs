@@ -208,7 +208,7 @@ async fn history_lists_the_revisions(cluster: &Cluster) {
 }
 
 fn revision_is_compared_and_printed_without_secrets(cluster: &Cluster) {
-    // The hash that the provisioner writes is no difference.
+    // The hash that the provisioner writes is not reported as a difference.
     tests::assert_runs! { cluster;
         "diff tide --revision 2" => 0, "";
         "diff tide --revision 1" => 1, [

@@ -83,7 +83,7 @@ impl Bundle {
         let mut advice = validate(&content, options).findings;
         for finding in converted {
             let at = advice.iter().position(|advice| *advice == finding);
-            advice.remove(at.expect("the conversion's findings stay"));
+            advice.remove(at.expect("the findings of the conversion are kept"));
         }
         let brief = |finding: &Finding| {
             assert_eq!(finding.level, Level::Warning, "{finding}");

@@ -76,7 +76,7 @@ mod tests {
             &rules(10), with!(Budget, steps: 2 * (20 * 2 * 2 + 10)) => (10, false);
             &rules(1), with!(Budget, steps: 0) => (0, true);
             &mergeable, with!(Budget, comparisons: 1000) => (1, false);
-            // Without time to merge, the rules stay apart.
+            // Without time to merge, the rules are not merged.
             &mergeable, with!(Budget, comparisons: 0) => (2, false);
         ] {
             assert_rows!(brief(&listed(rules, budget)) => [expected; 2], "{rules}");

@@ -61,8 +61,8 @@ fn other_objects_follow_the_scope_of_their_kind() {
         "scheduling.k8s.io/v1", "PriorityClass", Some("stray") => "";
         "console.openshift.io/v1", "ConsoleLink", None => "";
         "sea.example.com/v1", "Tide", None => "tide-system";
-        "unknown.example.com/v1", "Thing", None => "";
-        "unknown.example.com/v1", "Thing", Some("its-own") => "tide-system";
+        "unknown.example.com/v1", "Widget", None => "";
+        "unknown.example.com/v1", "Widget", Some("its-own") => "tide-system";
     ] {
         let mut metadata = json!({"name": "x"});
         if let Some(stated) = stated {
@@ -73,10 +73,10 @@ fn other_objects_follow_the_scope_of_their_kind() {
         let found = &object(&conversion, kind, "x")["metadata"]["namespace"];
         assert_rows!(found.as_str().unwrap_or_default() => expected, "{kind} in {stated:?}");
         let mut warnings = findings(&conversion, Level::Warning).into_iter();
-        assert_rows!(warnings.any(|warning| warning.starts_with("UnknownScope ")) => kind == "Thing", "{kind}");
+        assert_rows!(warnings.any(|warning| warning.starts_with("UnknownScope ")) => kind == "Widget", "{kind}");
     }
     // An object without apiVersion has no scope to warn of.
-    let conversion = extra(json!({"kind": "Thing", "metadata": {"name": "x"}})).convert();
+    let conversion = extra(json!({"kind": "Widget", "metadata": {"name": "x"}})).convert();
     assert_rows!(findings(&conversion, Level::Error) => ["Unidentified manifests/x.yaml"]);
     let warnings = findings(&conversion, Level::Warning).concat();
     assert!(!warnings.contains("UnknownScope"), "{warnings}");

@@ -62,12 +62,12 @@ mod tests {
     #[test]
     fn unhealthy_line_round_trips() {
         for (group, version, namespace, line) in ::tests::rows![
-            "apps", "v1", "tide" => "(apps/v1, Kind=Thing)(tide/a): 0 of 1 ready";
-            "", "v1", "" => "(v1, Kind=Thing)(a): is (not): ready";
+            "apps", "v1", "tide" => "(apps/v1, Kind=Widget)(tide/a): 0 of 1 ready";
+            "", "v1", "" => "(v1, Kind=Widget)(a): is (not): ready";
         ] {
             let identity = Identity {
                 group: group.to_owned(),
-                kind: "Thing".to_owned(),
+                kind: "Widget".to_owned(),
                 namespace: namespace.to_owned(),
                 name: "a".to_owned(),
             };

@@ -51,7 +51,7 @@ pub(crate) async fn push(
     }
 }
 
-/// Returns the real bundles that can be converted, or generated operators if there are none.
+/// Returns the real bundles that can be converted, or generated operators if none exist.
 pub(crate) fn fifty() -> (Vec<(String, Content)>, String) {
     let Some(corpus) = corpus() else {
         let names = (0..50).map(|number| format!("made-{number}"));

@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::api_requests::Calls;
 use crate::bundles::{self, Class};
-use crate::environment::{Place, is_healthy};
+use crate::environment::{Environment, is_healthy};
 use crate::subject::Contender;
 
 const NAMESPACE: &str = "many";
@@ -61,9 +61,9 @@ pub(crate) async fn measure() -> Vec<Change> {
 
 async fn one(instances: usize) -> Change {
     eprintln!("== {instances} instances of {OBJECTS} objects");
-    let mut place = Place::new(Contender::Ours).await;
-    place.namespace(NAMESPACE).await;
-    let api = Contender::Ours.api(place.client.clone());
+    let mut environment = Environment::new(Contender::Ours).await;
+    environment.namespace(NAMESPACE).await;
+    let api = Contender::Ours.api(environment.client.clone());
     let mut versions = Vec::new();
     for version in 1..=2 {
         let contents = (0..instances).map(|number| {
@@ -76,17 +76,17 @@ async fn one(instances: usize) -> Change {
             let content = bundles::plain(&objects.collect::<Vec<_>>());
             (format!("{name}-v{version}"), content)
         });
-        versions.push(place.push_all(Class::Plain, contents.collect()).await);
+        versions.push(environment.push_all(Class::Plain, contents.collect()).await);
     }
     let declare = async |number: usize| {
         let bundle = bundles::Bundle {
             name: format!("instance-{number}"),
             ..versions[0][number].clone()
         };
-        place.declare(&bundle, NAMESPACE).await;
+        environment.declare(&bundle, NAMESPACE).await;
     };
     let created = until(&api, instances, |instance| is_active(instance, 1));
-    let create = phase(&place, "created", instances, declare, created).await;
+    let create = phase(&environment, "created", instances, declare, created).await;
     let change = async |number: usize| {
         let source = json!({"image": {"ref": versions[1][number].image}});
         let patch = Patch::Merge(json!({"spec": {"template": {"spec": {"source": source}}}}));
@@ -94,14 +94,14 @@ async fn one(instances: usize) -> Change {
         api.patch(&name, &params, &patch).await.unwrap();
     };
     let changed = until(&api, instances, |instance| is_active(instance, 2));
-    let update = phase(&place, "changed", instances, change, changed).await;
-    let mark = place.mark();
-    place = place.restart().await;
-    wait_until_reconciled(&place, instances).await;
+    let update = phase(&environment, "changed", instances, change, changed).await;
+    let mark = environment.mark();
+    environment = environment.restart().await;
+    wait_until_reconciled(&environment, instances).await;
     let restart = Phase {
-        took: place.provisioner.process.started.elapsed(),
-        cpu: place.provisioner.process.cpu(),
-        calls: place.calls(mark, jiff::Timestamp::now()),
+        took: environment.provisioner.process.started.elapsed(),
+        cpu: environment.provisioner.process.cpu(),
+        calls: environment.calls(mark, jiff::Timestamp::now()),
     };
     report("found again", instances, &restart);
     let delete = async |number: usize| {
@@ -109,7 +109,7 @@ async fn one(instances: usize) -> Change {
         api.delete(&name, &DeleteParams::default()).await.unwrap();
     };
     let deleted = until(&api, 0, |_| true);
-    let delete = phase(&place, "deleted", instances, delete, deleted).await;
+    let delete = phase(&environment, "deleted", instances, delete, deleted).await;
     Change {
         instances,
         create,
@@ -121,13 +121,13 @@ async fn one(instances: usize) -> Change {
 
 /// Measures work on each instance until the watch reports its end. Later work counts as well.
 async fn phase(
-    place: &Place,
+    environment: &Environment,
     action: &str,
     instances: usize,
     work: impl AsyncFn(usize),
     end: impl Future<Output = ()>,
 ) -> Phase {
-    let (mark, cpu) = (place.mark(), place.provisioner.process.cpu());
+    let (mark, cpu) = (environment.mark(), environment.provisioner.process.cpu());
     let start = Instant::now();
     let work = stream::iter(0..instances).for_each_concurrent(CONCURRENCY, |number| work(number));
     tokio::join!(work, end);
@@ -135,8 +135,8 @@ async fn phase(
     sleep(Duration::from_secs(10)).await;
     let phase = Phase {
         took,
-        cpu: place.provisioner.process.cpu().saturating_sub(cpu),
-        calls: place.calls(mark, jiff::Timestamp::now()),
+        cpu: environment.provisioner.process.cpu().saturating_sub(cpu),
+        calls: environment.calls(mark, jiff::Timestamp::now()),
     };
     report(action, instances, &phase);
     phase
@@ -189,12 +189,12 @@ fn is_active(instance: &DynamicObject, number: i64) -> bool {
 }
 
 /// Waits until a new process has reconciled every instance, and the queue is empty.
-async fn wait_until_reconciled(place: &Place, instances: usize) {
+async fn wait_until_reconciled(environment: &Environment, instances: usize) {
     let waited = timeout(PHASE_TIMEOUT, async {
         loop {
             let metric = async |name: &str| {
                 let name = format!("{name}{{controller=\"Instance\"");
-                place.provisioner.metric(&name).await
+                environment.provisioner.metric(&name).await
             };
             let begun = metric("rukpak_reconciles_total").await;
             let queued = metric("rukpak_queue_length").await;

@@ -25,7 +25,7 @@ use crate::subject::{Contender, Provisioner, SYSTEM, namespace};
 use crate::timeline::Verdicts;
 
 /// Control plane, registry and provisioner of one contender.
-pub(crate) struct Place {
+pub(crate) struct Environment {
     pub(crate) contender: Contender,
     pub(crate) provisioner: Provisioner,
     pub(crate) client: Client,
@@ -50,7 +50,7 @@ pub(crate) struct Recorded {
     pub(crate) secrets: usize,
 }
 
-impl Place {
+impl Environment {
     /// Creates a control plane with a provisioner that is ready.
     pub(crate) async fn new(contender: Contender) -> Self {
         let audit = Audit::new();

@@ -33,7 +33,7 @@ use tokio::time::sleep;
 
 use self::api_requests::Calls;
 use self::bundles::Class;
-use self::environment::Place;
+use self::environment::Environment;
 use self::process::Memory;
 use self::repair::Repairs;
 use self::subject::Contender;
@@ -42,7 +42,7 @@ use self::subject::Contender;
 const SMALL: usize = 9;
 const NAMESPACE: &str = "installed";
 /// The time without a change after which many bundles count as settled.
-const QUIET: Duration = Duration::from_secs(15);
+const QUIET_PERIOD: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
 struct Figures {
@@ -102,31 +102,31 @@ async fn main() {
 
 async fn measure(contender: Contender, is_requested: impl Fn(&str) -> bool) -> Figures {
     eprintln!("== {}", contender.name());
-    let place = Place::new(contender).await;
-    place.namespace(NAMESPACE).await;
+    let environment = Environment::new(contender).await;
+    environment.namespace(NAMESPACE).await;
     sleep(Duration::from_secs(3)).await;
     let mut figures = Figures {
         contender,
-        memory: place.provisioner.process.memory(),
+        memory: environment.provisioner.process.memory(),
         small: Vec::new(),
         repairs: Repairs::default(),
         rest: None,
         fifty: None,
     };
     if is_requested("small") {
-        let mark = place.mark();
+        let mark = environment.mark();
         for number in 0..SMALL {
-            figures.small.push(small(&place, number).await);
+            figures.small.push(small(&environment, number).await);
         }
-        let calls = place.calls(mark, jiff::Timestamp::now());
+        let calls = environment.calls(mark, jiff::Timestamp::now());
         eprintln!("small bundles: {:?}\n{}", figures.small, calls.lines());
     }
     if is_requested("repair") {
-        figures.repairs = repair::measure(&place).await;
+        figures.repairs = repair::measure(&environment).await;
         eprintln!("{:?}", figures.repairs);
     }
     if is_requested("fifty") {
-        let fifty = fifty(&place).await;
+        let fifty = fifty(&environment).await;
         let (count, settled, cpu) = (fifty.bundles, fifty.settled, fifty.cpu);
         eprintln!("{count} bundles in {settled:?}, {cpu:?} of processor time:");
         eprintln!("{}", fifty.calls.lines());
@@ -134,43 +134,46 @@ async fn measure(contender: Contender, is_requested: impl Fn(&str) -> bool) -> F
     }
     if is_requested("rest") {
         sleep(Duration::from_secs(10)).await;
-        let rest = place.calls_at_rest(Duration::from_secs(60)).await;
+        let rest = environment.calls_at_rest(Duration::from_secs(60)).await;
         eprintln!("a minute at rest:\n{}", rest.lines());
         figures.rest = Some(rest);
     }
     figures
 }
 
-async fn small(place: &Place, number: usize) -> Duration {
+async fn small(environment: &Environment, number: usize) -> Duration {
     let name = format!("small-{number}");
     let content = bundles::operator(&name);
-    let bundle = place.push(&name, Class::Registry, &content).await;
+    let bundle = environment.push(&name, Class::Registry, &content).await;
     let start = Instant::now();
-    place.declare(&bundle, NAMESPACE).await;
-    let timed = place.verdicts.wait_for(&name).await;
+    environment.declare(&bundle, NAMESPACE).await;
+    let timed = environment.verdicts.wait_for(&name).await;
     assert!(timed.verdict.installed, "{name}: {}", timed.verdict.message);
     // Work after an installation must not slow down the next one.
     sleep(Duration::from_secs(1)).await;
     timed.at - start
 }
 
-async fn fifty(place: &Place) -> Fifty {
+async fn fifty(environment: &Environment) -> Fifty {
     let (contents, description) = bundles::fifty();
     eprintln!("{description}");
-    let bundles = place.push_all(Class::Registry, contents).await;
+    let bundles = environment.push_all(Class::Registry, contents).await;
     // As an admin does: bundles in one namespace share the names of objects.
     for bundle in &bundles {
-        place.namespace(&bundle.name).await;
+        environment.namespace(&bundle.name).await;
     }
-    let before = place.verdicts.until(0).await.len();
-    let objects = place.objects().await;
-    let cpu = place.provisioner.process.cpu();
-    let mark = place.mark();
+    let before = environment.verdicts.until(0).await.len();
+    let objects = environment.objects().await;
+    let cpu = environment.provisioner.process.cpu();
+    let mark = environment.mark();
     let start = Instant::now();
     let declared = bundles.iter();
-    let declared = declared.map(|bundle| place.declare(bundle, &bundle.name));
+    let declared = declared.map(|bundle| environment.declare(bundle, &bundle.name));
     futures::future::join_all(declared).await;
-    let all = place.verdicts.settled(before + bundles.len(), QUIET).await;
+    let all = environment
+        .verdicts
+        .settled(before + bundles.len(), QUIET_PERIOD)
+        .await;
     let timed: Vec<_> = bundles.iter().map(|one| (one, &all[&one.name])).collect();
     let last = timed.iter().max_by_key(|(_, timed)| timed.at).unwrap().1;
     let after = |(_, timed): &(_, &timeline::TimedVerdict)| (timed.at - start).as_secs_f64();
@@ -184,12 +187,12 @@ async fn fifty(place: &Place) -> Fifty {
     }
     Fifty {
         settled: last.at - start,
-        cpu: place.provisioner.process.cpu().saturating_sub(cpu),
+        cpu: environment.provisioner.process.cpu().saturating_sub(cpu),
         bundles: bundles.len(),
         installed: timed.len() - failed.len(),
-        calls: place.calls(mark, last.time),
-        objects: place.objects().await - objects,
-        memory: place.provisioner.process.memory(),
+        calls: environment.calls(mark, last.time),
+        objects: environment.objects().await - objects,
+        memory: environment.provisioner.process.memory(),
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use crate::bundles::{self, Class};
-use crate::environment::Place;
+use crate::environment::Environment;
 
 const NAMESPACE: &str = "repaired";
 const BUNDLES: usize = 5;
@@ -32,17 +32,17 @@ pub(crate) struct Repairs {
     pub(crate) never: usize,
 }
 
-pub(crate) async fn measure(place: &Place) -> Repairs {
-    place.namespace(NAMESPACE).await;
+pub(crate) async fn measure(environment: &Environment) -> Repairs {
+    environment.namespace(NAMESPACE).await;
     for number in 0..BUNDLES {
         let name = format!("repaired-{number}");
         let maps = (0..EACH).map(|at| bundles::config_map(NAMESPACE, &format!("{name}-{at}")));
         let deployments =
             (0..EACH).map(|at| bundles::deployment(NAMESPACE, &format!("{name}-{at}")));
         let content = bundles::plain(&maps.chain(deployments).collect::<Vec<_>>());
-        let bundle = place.push(&name, Class::Plain, &content).await;
-        place.declare(&bundle, NAMESPACE).await;
-        let timed = place.verdicts.wait_for(&name).await;
+        let bundle = environment.push(&name, Class::Plain, &content).await;
+        environment.declare(&bundle, NAMESPACE).await;
+        let timed = environment.verdicts.wait_for(&name).await;
         assert!(timed.verdict.installed, "{timed:?}");
     }
     // The watches have started, and the events of the installation have arrived.
@@ -50,7 +50,7 @@ pub(crate) async fn measure(place: &Place) -> Repairs {
     let mut repairs = Repairs::default();
     for (group, kind) in [("", "ConfigMap"), ("apps", "Deployment")] {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
-        let api = Api::namespaced_with(place.client.clone(), NAMESPACE, &resource);
+        let api = Api::namespaced_with(environment.client.clone(), NAMESPACE, &resource);
         let mut observed_events = ObservedEvents::watch(api.clone());
         for at in 0..EACH {
             for number in 0..BUNDLES {

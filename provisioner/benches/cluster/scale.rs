@@ -7,14 +7,14 @@ use tokio::time::sleep;
 
 use crate::api_requests::Calls;
 use crate::bundles::{self, Class};
-use crate::environment::{Place, Recorded};
+use crate::environment::{Environment, Recorded};
 use crate::process::Memory;
 use crate::subject::Contender;
 
 const NAMESPACE: &str = "thousand";
 /// The numbers of instances after which the time is taken.
 const STEPS: [usize; 3] = [100, 300, 1000];
-const REST: Duration = Duration::from_secs(60);
+const IDLE_PERIOD: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Scale {
@@ -35,24 +35,24 @@ pub(crate) struct Scale {
 }
 
 pub(crate) async fn measure() -> Scale {
-    let mut place = Place::new(Contender::Ours).await;
-    place.namespace(NAMESPACE).await;
+    let mut environment = Environment::new(Contender::Ours).await;
+    environment.namespace(NAMESPACE).await;
     let most = STEPS.into_iter().max().unwrap_or_default();
     let contents = (0..most).map(|number| {
         let name = format!("instance-{number}");
         let content = bundles::plain(&bundles::twenty(NAMESPACE, &name));
         (name, content)
     });
-    let bundles = place.push_all(Class::Plain, contents.collect()).await;
+    let bundles = environment.push_all(Class::Plain, contents.collect()).await;
     let mut steps = Vec::new();
     let mut created = 0;
     for step in STEPS {
         let start = Instant::now();
         let new = &bundles[created..step];
         stream::iter(new)
-            .for_each_concurrent(8, |bundle| place.declare(bundle, NAMESPACE))
+            .for_each_concurrent(8, |bundle| environment.declare(bundle, NAMESPACE))
             .await;
-        let all = place.verdicts.until(step).await;
+        let all = environment.verdicts.until(step).await;
         let last = all.values().map(|timed| timed.at).max().unwrap_or(start);
         let failed = all.iter().filter(|(_, timed)| !timed.verdict.installed);
         let failed: Vec<_> = failed.collect();
@@ -60,29 +60,29 @@ pub(crate) async fn measure() -> Scale {
         let took = (last - start) / u32::try_from(new.len()).unwrap();
         eprintln!(
             "  {step} instances: {took:?} each, {:?}",
-            place.provisioner.process.memory()
+            environment.provisioner.process.memory()
         );
         steps.push((step, took));
         created = step;
     }
     // The component that creates the pods of Deployments is slower: statuses change until it has finished.
-    place.wait_until_healthy().await;
+    environment.wait_until_healthy().await;
     sleep(Duration::from_secs(15)).await;
-    let cpu = place.provisioner.process.cpu();
-    let memory = place.provisioner.process.memory();
-    let recorded = place.recorded().await;
-    let rest = place.calls_at_rest(REST).await;
+    let cpu = environment.provisioner.process.cpu();
+    let memory = environment.provisioner.process.memory();
+    let recorded = environment.recorded().await;
+    let rest = environment.calls_at_rest(IDLE_PERIOD).await;
 
-    let mark = place.mark();
-    place = place.restart().await;
-    let ready = place.provisioner.process.started.elapsed();
+    let mark = environment.mark();
+    environment = environment.restart().await;
+    let ready = environment.provisioner.process.started.elapsed();
     let reconciles = "rukpak_reconciles_total{controller=\"Instance\"";
     #[expect(clippy::cast_precision_loss)] // a thousand
-    while place.provisioner.metric(reconciles).await < most as f64 {
-        assert!(place.provisioner.process.started.elapsed() < Duration::from_secs(60));
+    while environment.provisioner.metric(reconciles).await < most as f64 {
+        assert!(environment.provisioner.process.started.elapsed() < Duration::from_secs(60));
         sleep(Duration::from_millis(10)).await;
     }
-    let reconciled = place.provisioner.process.started.elapsed();
+    let reconciled = environment.provisioner.process.started.elapsed();
     sleep(Duration::from_secs(10)).await;
     Scale {
         steps,
@@ -92,7 +92,7 @@ pub(crate) async fn measure() -> Scale {
         rest,
         ready,
         reconciled,
-        memory_again: place.provisioner.process.memory(),
-        calls_again: place.calls(mark, jiff::Timestamp::now()),
+        memory_again: environment.provisioner.process.memory(),
+        calls_again: environment.calls(mark, jiff::Timestamp::now()),
     }
 }

@@ -244,7 +244,7 @@ async fn bundle_is_applied_at_once_and_reapplying_changes_nothing() {
     scene.end().await;
 }
 
-/// Replicas that a scaler set stay, and all other fields are applied again.
+/// Replicas that a scaler set are kept, and all other fields are applied again.
 async fn scaled_replicas_are_yielded(scene: &Scene) {
     let objects = [deployment("operator", Some(1))];
     let before = scene.install(&objects).await;
@@ -288,13 +288,13 @@ async fn scaled_replicas_are_yielded(scene: &Scene) {
 
 async fn removed_fields_are_pruned(scene: &Scene) {
     let mut object = scene.text("a", "old");
-    object["data"]["more"] = "gone soon".into();
+    object["data"]["more"] = "removed later".into();
     scene.install(&[object]).await;
     let api: Api<ConfigMap> = scene.namespaced();
-    merge(&api, "a", &json!({"data": {"theirs": "stays"}})).await;
+    merge(&api, "a", &json!({"data": {"theirs": "kept"}})).await;
     scene.install(&[scene.text("a", "new")]).await;
     let data = api.get("a").await.unwrap().data;
-    assert_eq!(json!(data), json!({"text": "new", "theirs": "stays"}));
+    assert_eq!(json!(data), json!({"text": "new", "theirs": "kept"}));
 }
 
 #[tokio::test]

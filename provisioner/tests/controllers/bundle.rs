@@ -89,12 +89,12 @@ async fn unpacked(name: &str, source: BundleSource) -> Bundle {
 async fn failing(name: &str, source: BundleSource, text: &str) -> Bundle {
     let world = running().await;
     world.bundle(name, "plain", source).await;
-    says(name, "UnpackFailed", text).await
+    wait_message(name, "UnpackFailed", text).await
 }
 
 /// Waits until the condition Unpacked has that reason and contains that text.
-async fn says(name: &str, reason: &str, text: &str) -> Bundle {
-    crate::support::says(&world().await.api(), name, reason, text).await
+async fn wait_message(name: &str, reason: &str, text: &str) -> Bundle {
+    crate::support::wait_message(&world().await.api(), name, reason, text).await
 }
 
 fn message(bundle: &Bundle) -> &str {
@@ -122,7 +122,7 @@ async fn b01_unknown_class_is_reported_once() {
     let name = unique("b1");
     let source = image("quay.io/org/app:v1");
     world.bundle(&name, "helm", source).await;
-    let bundle = says(&name, "UnknownProvisionerClass", "core-rukpak-io-registry").await;
+    let bundle = wait_message(&name, "UnknownProvisionerClass", "core-rukpak-io-registry").await;
     assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing));
 
     // The provisioner of the class overwrites the status, and the result is kept.
@@ -182,7 +182,7 @@ async fn b16_b17_b18_config_maps_are_joined_and_followed() {
     failing(&name, config_maps(&[&one, &two]), &missing).await;
     put_config_map(world, &two, "b.yaml", "just text").await;
     let problem = "the document is a string, not an object";
-    says(&name, "UnpackFailed", problem).await;
+    wait_message(&name, "UnpackFailed", problem).await;
     put_config_map(world, &two, "b.yaml", &object("b")).await;
     let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
     let conversion = bundle.status.as_ref().unwrap().facts.conversion.as_ref();
@@ -231,7 +231,7 @@ async fn r01_r02_registry_bundles_report_facts_or_all_problems() {
     let tag = world.push(&format!("{name}:v1"), &bundle).await;
     world.bundle(&name, "registry", image(&tag)).await;
     let prefix = "convert registry+v1 bundle to plain+v0 bundle: ";
-    let bundle = says(&name, "UnpackFailed", prefix).await;
+    let bundle = wait_message(&name, "UnpackFailed", prefix).await;
     let gadgets = format!("gadgets.{name}.example.com");
     for problem in ["AllNamespaces install mode", &gadgets] {
         assert_has(message(&bundle), problem);

@@ -96,7 +96,7 @@ impl Leader {
         }
     }
 
-    /// Ends as a process that has lost its Lease does. The content of its disk stays.
+    /// Ends as a process that has lost its Lease does. The content of its disk is kept.
     async fn end(mut self) -> TempDir {
         self.stop.cancel();
         for task in self.tasks.drain(..) {

@@ -22,13 +22,13 @@ use self::snapshot::Everything;
 use crate::support::{self, Options, Provisioner, condition, eventually, has, image, wait_deleted};
 
 /// A cluster, a registry, and a provisioner, for the corpus alone.
-struct Place {
+struct Setup {
     cluster: Lease,
     registry: Registry,
     _provisioner: Provisioner,
 }
 
-impl Place {
+impl Setup {
     async fn new() -> Self {
         let cluster = support::with_controllers().await;
         let provisioner = Provisioner::start(&cluster, Options::default()).await;
@@ -99,8 +99,8 @@ fn message<'a>(instance: &'a BundleInstance, type_: &str) -> &'a str {
 #[tokio::test(flavor = "multi_thread")]
 async fn real_bundles_are_installed_and_removed_without_a_trace() {
     let Some(corpus) = corpus() else { return };
-    let place = Place::new().await;
-    let client = place.client();
+    let setup = Setup::new().await;
+    let client = setup.client();
     let mut before = Everything::now(&client).await.unwrap();
     assert!(before.len() > 100, "{before:?}");
 
@@ -112,8 +112,8 @@ async fn real_bundles_are_installed_and_removed_without_a_trace() {
         let objects = convert::plain(&content, &convert::Options::default());
         let objects = objects.objects.unwrap();
         let start = Instant::now();
-        place.declare(&name, &content).await;
-        let instance = place.decided(&name).await;
+        setup.declare(&name, &content).await;
+        let instance = setup.decided(&name).await;
         let took = start.elapsed();
         let status = instance.status.as_ref().unwrap();
         if has(&status.conditions, "Installed", "True") {
@@ -129,8 +129,8 @@ async fn real_bundles_are_installed_and_removed_without_a_trace() {
                 ["HasValidBundle", "Installed"].map(|type_| message(&instance, type_));
             rejected.push(format!("{}: {unpacked}\n{installed}", case.bundle));
         }
-        place.delete(&name).await;
-        // A Namespace may contain other objects by then: it stays, and all other objects are deleted.
+        setup.delete(&name).await;
+        // A Namespace may contain other objects by then. Namespaces are kept, and all other objects are deleted.
         for namespace in objects.iter().filter(|object| object.kind() == "Namespace") {
             before.expect(namespace);
         }
@@ -162,19 +162,19 @@ fn waiting(object: &Object) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn real_bundles_are_rejected_with_all_their_reasons() {
     let Some(corpus) = corpus() else { return };
-    let place = Place::new().await;
-    let before = Everything::now(&place.client()).await.unwrap();
+    let setup = Setup::new().await;
+    let before = Everything::now(&setup.client()).await.unwrap();
     let mut cases: Vec<Case<'_>> = corpus.cases().collect();
     cases.retain(|case| case.outcome != "converted");
     assert!(!cases.is_empty());
     // The bundles do not block each other, so all are declared at once.
     for (number, &case) in cases.iter().enumerate() {
         let content = content(&corpus, case);
-        place.declare(&name(case, number), &content).await;
+        setup.declare(&name(case, number), &content).await;
     }
     for (number, &case) in cases.iter().enumerate() {
         let name = name(case, number);
-        let instance = place.decided(&name).await;
+        let instance = setup.decided(&name).await;
         let conditions = &instance.status.as_ref().unwrap().conditions;
         assert!(has(conditions, "HasValidBundle", "False"), "{instance:#?}");
         assert!(has(conditions, "Installed", "False"), "{instance:#?}");
@@ -184,10 +184,10 @@ async fn real_bundles_are_rejected_with_all_their_reasons() {
         }
     }
     for (number, &case) in cases.iter().enumerate() {
-        place.delete(&name(case, number)).await;
+        setup.delete(&name(case, number)).await;
     }
     eventually("the rejected bundles left no trace", async || {
-        before.difference(&Everything::now(&place.client()).await?)
+        before.difference(&Everything::now(&setup.client()).await?)
     })
     .await;
 }

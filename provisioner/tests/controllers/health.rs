@@ -95,7 +95,7 @@ async fn health_follows_the_status_that_controllers_write() {
         .iter()
         .map(|(object, kind, _)| (object, Arc::clone(kind)))
         .collect();
-    observer.want_kinds(&instance, None, &kinds);
+    observer.declare_kinds(&instance, None, &kinds);
     let are_as_expected = |view: &InstanceView| {
         let mut rows = objects.iter();
         view.synced

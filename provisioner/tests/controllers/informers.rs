@@ -48,7 +48,7 @@ async fn a_deleted_kind_is_watched_again(observer: &mut Observer) {
         (&applied, kind_of::<CustomResourceDefinition>()),
         (&object, observer::kind(resource)),
     ];
-    observer.want_kinds(&instance, None, &kinds);
+    observer.declare_kinds(&instance, None, &kinds);
     let view = observer.wait(&instance, "synced", |view| view.synced).await;
     assert_eq!(view.objects.len(), 2);
 
@@ -90,7 +90,7 @@ async fn an_account_observes_objects_once_allowed(observer: &mut Observer) {
     service_account(observer.cluster, &namespace, "installer").await;
     let map = observer.apply(&instance, config_map("ours")).await;
     let kinds = [(&map, kind_of::<ConfigMap>())];
-    observer.want_kinds(&instance, Some(&installer), &kinds);
+    observer.declare_kinds(&instance, Some(&installer), &kinds);
     let failing = |view: &InstanceView| !view.failing.is_empty();
     let view = observer.wait(&instance, "forbidden", failing).await;
     assert!(!view.synced && view.unknown.contains(&map.identity));
@@ -121,7 +121,7 @@ async fn changes_during_an_outage_are_observed(observer: &mut Observer, mut line
     let unchanged = observer.apply(&instance, config_map("kept")).await;
     let deleted = observer.apply(&instance, config_map("lost")).await;
     let kinds = [&unchanged, &deleted].map(|object| (object, kind_of::<ConfigMap>()));
-    observer.want_kinds(&instance, None, &kinds);
+    observer.declare_kinds(&instance, None, &kinds);
     let complete = |view: &InstanceView| view.objects.len() == 2;
     observer.wait(&instance, "complete", complete).await;
     line.cut();
@@ -131,7 +131,7 @@ async fn changes_during_an_outage_are_observed(observer: &mut Observer, mut line
     assert!(message.starts_with(prefix), "{message}");
     assert_eq!(view.objects.len(), 2, "the cache is kept");
     delete(&observer.namespaced::<ConfigMap>(), "lost").await;
-    line.mend().await;
+    line.restore().await;
     let absent = |view: &InstanceView| !view.absent.is_empty();
     let view = observer.wait(&instance, "synced again", absent).await;
     assert_eq!(view.absent, [deleted.identity.clone()].into());

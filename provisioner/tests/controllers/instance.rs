@@ -259,12 +259,12 @@ async fn becomes(
 
 /// Waits until a condition has this reason.
 async fn wait_reason(world: &World, name: &str, type_: &str, reason: &str) -> BundleInstance {
-    says(world, name, &format!("{type_} {reason}"), &[]).await
+    wait_message(world, name, &format!("{type_} {reason}"), &[]).await
 }
 
-/// See [`World::says`].
-async fn says(world: &World, name: &str, kind: &str, parts: &[&str]) -> BundleInstance {
-    world.says(name, kind, parts).await
+/// See [`World::wait_message`].
+async fn wait_message(world: &World, name: &str, kind: &str, parts: &[&str]) -> BundleInstance {
+    world.wait_message(name, kind, parts).await
 }
 
 /// Waits until the controller has observed the current generation of an instance.

@@ -6,7 +6,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::missing_panics_doc,
-    reason = "what goes wrong fails the test by panicking"
+    reason = "helpers of tests fail by panicking"
 )]
 
 mod api;

@@ -132,13 +132,13 @@ async fn objects_of_other_owners_are_reported_together() {
     let namespace = world.cluster.temp_namespace("preflight").await.unwrap();
     let namespace = namespace.name();
     let other = other_instance(world).await;
-    let names = ["free", "gone", "let-go", "mine", "other", "vacant"];
+    let names = ["free", "let-go", "mine", "orphan", "other", "vacant"];
     let objects = names.map(|name| config(namespace, name, &json!({})));
     let mut case = Case::new(world, namespace, &objects);
     let mine = case.name();
     for (name, metadata) in tests::rows![
         "free" => json!({});
-        "gone" => owned_by("preflight-gone");
+        "orphan" => owned_by("preflight-deleted");
         "mine" => owned_by(&mine);
         "other" => owned_by(&other);
     ] {
@@ -165,9 +165,9 @@ async fn objects_of_other_owners_are_reported_together() {
             adopt("free")
         ),
         format!(
-            "{} owned by BundleInstance preflight-gone, which no longer exists: {}",
-            existing("gone"),
-            adopt("gone")
+            "{} owned by BundleInstance preflight-deleted, which no longer exists: {}",
+            existing("orphan"),
+            adopt("orphan")
         ),
         format!(
             "{} owned by BundleInstance {other}: delete that BundleInstance, or remove the object from one of the two \
@@ -197,7 +197,7 @@ async fn objects_of_other_owners_are_reported_together() {
     let taken = ownership::recheck(&client, &steps, &owner, 4).await;
     let taken = taken.unwrap();
     let taken = taken.keys().map(|identity| identity.name.as_str());
-    assert_eq!(taken.collect::<Vec<_>>(), ["free", "gone", "other"]);
+    assert_eq!(taken.collect::<Vec<_>>(), ["free", "orphan", "other"]);
     let instances = world.api::<BundleInstance>();
     delete(&instances, &other).await;
 }

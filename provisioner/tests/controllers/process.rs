@@ -76,7 +76,7 @@ async fn probes_metrics_and_log_level_answer(cluster: &Cluster) {
     log_level_can_be_changed(&provisioner).await;
     provisioner.signal("TERM").await;
     assert_eq!(provisioner.ended().await, 0, "{}", provisioner.log());
-    provisioner.says("stopped").await;
+    provisioner.wait_log("stopped").await;
 }
 
 async fn log_level_can_be_changed(provisioner: &Provisioner) {
@@ -98,7 +98,7 @@ async fn log_level_can_be_changed(provisioner: &Provisioner) {
     assert_eq!(get(&url).await, before, "after rejected values");
 
     assert_eq!(put(&url, "trace").await.0, StatusCode::NO_CONTENT);
-    provisioner.says("log level changed").await;
+    provisioner.wait_log("log level changed").await;
     assert_eq!(get(&url).await.1, "trace\n");
 }
 
@@ -167,7 +167,7 @@ async fn second_signal_ends_the_process(cluster: &Cluster) {
     let _fetch = endless_fetch(cluster).await;
     provisioner.signal("TERM").await;
     let stopping = "shutting down; send the signal again to exit immediately";
-    provisioner.says(stopping).await;
+    provisioner.wait_log(stopping).await;
     let found = get(&format!("{}/readyz", provisioner.url("probes"))).await;
     let stopping = "stopping\n".to_owned();
     assert_eq!(found, (StatusCode::SERVICE_UNAVAILABLE, stopping));

@@ -112,7 +112,7 @@ impl Lab {
 
     /// Waits until the condition of a Bundle reports this problem.
     async fn fails(&self, name: &str, text: &str) {
-        support::says(&self.bundles(), name, "", text).await;
+        support::wait_message(&self.bundles(), name, "", text).await;
     }
 }
 
@@ -167,7 +167,7 @@ async fn mirrors_are_followed_without_a_restart(lab: &Lab) {
     let tags = mirror_set("ImageTagMirrorSet", "tags", &place, &copies, "");
     lab.apply(&tags).await;
     lab.unpacked(&tagged).await;
-    provisioner.says("updated pull configuration").await;
+    provisioner.wait_log("updated pull configuration").await;
 
     // Tag mirrors are not used for digests.
     let other = mirror.image("copies/other:v1");
@@ -180,7 +180,7 @@ async fn mirrors_are_followed_without_a_restart(lab: &Lab) {
     let bundle = lab.unpacked(&by_digest).await;
     let resolved = bundle.status.unwrap().resolved_source.unwrap();
     let reference = resolved.image.unwrap().reference;
-    assert_eq!(reference, pinned, "the name stays that of the source");
+    assert_eq!(reference, pinned, "the name is that of the source");
 
     // A deleted mirror is no longer used. The older policy kind works as well.
     lab.delete(&set).await;

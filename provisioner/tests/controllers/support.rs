@@ -65,9 +65,9 @@ pub(crate) use planes::{own, with_controllers, with_node, without_controllers};
 pub(crate) use provisioner_process::{Options, Provisioner, storage};
 pub(crate) use sample_operator::{FAILING, Play};
 pub(crate) use tcp_proxy::Line;
-pub(crate) use unpacking::{bundle, publish, says, trusting, unpacked, upload};
+pub(crate) use unpacking::{bundle, publish, trusting, unpacked, upload, wait_message};
 pub(crate) use wait::{
-    PATIENCE, condition, eventually, found, has, message, until, until_within, wait_deleted,
+    WAIT_TIMEOUT, condition, eventually, found, has, message, until, until_within, wait_deleted,
     wait_for, within,
 };
 
@@ -184,7 +184,12 @@ impl World {
     }
 
     /// Waits until a condition, by `Type` or `Type Reason`, has these parts in its message.
-    pub(crate) async fn says(&self, name: &str, kind: &str, parts: &[&str]) -> BundleInstance {
+    pub(crate) async fn wait_message(
+        &self,
+        name: &str,
+        kind: &str,
+        parts: &[&str],
+    ) -> BundleInstance {
         let (type_, reason) = kind.split_once(' ').unwrap_or((kind, ""));
         let reports = |instance: &BundleInstance| {
             let found = condition(&instance.status.as_ref()?.conditions, type_)?;

@@ -23,7 +23,7 @@ pub enum Error {
     },
 
     /// Indicates that a directory of tools lacks a required program.
-    #[error("no {program} in {folder}, the folder that {chosen_by} names")]
+    #[error("no {program} in {folder}, the directory that {chosen_by} names")]
     Missing {
         /// The program's file name.
         program: &'static str,

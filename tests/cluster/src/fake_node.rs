@@ -119,7 +119,7 @@ fn keep_in_own_runtime(config: &Config) {
         runtime.block_on(async {
             let client = control_plane::client(config)?;
             tokio::join!(heart(&client), advance_pods(&client));
-            Ok(())
+            Ok::<_, Error>(())
         })
     });
     if let Err(error) = result {
@@ -171,7 +171,7 @@ async fn advance(client: &Client, pod: &Pod) -> kube::Result<()> {
             "target": {"apiVersion": "v1", "kind": "Node", "name": NAME},
         });
         let params = PostParams::default();
-        let bound = pods.create_subresource::<Value>("binding", &name, &params, &binding);
+        let bound = pods.create_subresource::<_, Value>("binding", &name, &params, &binding);
         return bound.await.map(drop);
     };
     let status = pod.status.as_ref();
@@ -180,16 +180,18 @@ async fn advance(client: &Client, pod: &Pod) -> kube::Result<()> {
         return Ok(());
     }
     let status = self::status(pod);
-    let status = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "status": status});
+    let status =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "status": status});
     let params = PatchParams::apply(MANAGER).force();
-    let reported = pods.patch_status(&name, &params, &Patch::Apply(&status));
-    reported.await.map(drop)
+    let patch = Patch::Apply(&status);
+    let reported = pods.patch_status(&name, &params, &patch).await;
+    reported.map(drop)
 }
 
 /// The status that a kubelet would report for started containers.
 fn status(pod: &Pod) -> Value {
-    let now = k8s_openapi::jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
-    let now = now.to_string();
+    let now = k8s_openapi::jiff::Timestamp::now();
+    let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let fate = pod.annotations().get(FATE);
     let fails = fate.is_some_and(|fate| fate == "fails");
     let mut owners = pod.owner_references().iter();

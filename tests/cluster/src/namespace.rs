@@ -3,7 +3,7 @@
 use std::fmt;
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
+use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Config, ResourceExt};
 
 use crate::{Cluster, Error, Result, control_plane};
@@ -23,17 +23,12 @@ impl Cluster {
     ///
     /// Returns an error if the API server rejects the request.
     pub async fn temp_namespace(&self, prefix: &str) -> Result<TempNamespace> {
-        let namespace = Namespace {
-            metadata: ObjectMeta {
-                generate_name: Some(format!("{prefix}-")),
-                ..ObjectMeta::default()
-            },
-            ..Namespace::default()
-        };
-        let created = Api::all(self.client()?)
-            .create(&PostParams::default(), &namespace)
-            .await
-            .map_err(Error::api(format!("create a namespace {prefix}-…")))?;
+        let mut namespace = Namespace::default();
+        namespace.metadata.generate_name = Some(format!("{prefix}-"));
+        let api: Api<Namespace> = Api::all(self.client()?);
+        let created = api.create(&PostParams::default(), &namespace).await;
+        let doing = format!("create a namespace {prefix}-…");
+        let created = created.map_err(Error::api(doing))?;
         Ok(TempNamespace {
             name: created.name_any(),
             config: self.config().clone(),
@@ -86,10 +81,9 @@ impl Drop for TempNamespace {
 
 async fn delete(config: &Config, name: &str) -> Result<()> {
     let api: Api<Namespace> = Api::all(control_plane::client(config)?);
-    api.delete(name, &DeleteParams::default())
-        .await
-        .map_err(Error::api(format!("delete the namespace {name}")))?;
-    Ok(())
+    let deleted = api.delete(name, &DeleteParams::default()).await;
+    let doing = format!("delete the namespace {name}");
+    deleted.map(drop).map_err(Error::api(doing))
 }
 
 fn delete_in_own_runtime(config: &Config, name: &str) -> Result<()> {

@@ -18,35 +18,24 @@ pub(crate) fn write(dir: &Path) -> Result<()> {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "cluster");
+    let name = &mut params.distinguished_name;
+    name.push(DnType::CommonName, "cluster");
     let ca = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
     save(dir, CA, &ca.pem())?;
 
-    let mut server = CertificateParams::new(
-        [
-            "127.0.0.1",
-            "10.88.0.1", // sandbox::ADDRESS
-            "10.0.0.1",  // the first of sandbox::SERVICES
-            "localhost",
-            "kubernetes",
-            "kubernetes.default",
-            "kubernetes.default.svc",
-        ]
-        .map(String::from),
-    )?;
-    server
-        .distinguished_name
-        .push(DnType::CommonName, "kube-apiserver");
+    // The addresses are sandbox::ADDRESS and the first one of sandbox::SERVICES.
+    let names = "127.0.0.1 10.88.0.1 10.0.0.1 localhost kubernetes kubernetes.default kubernetes.default.svc";
+    let names: Vec<String> = names.split(' ').map(str::to_owned).collect();
+    let mut server = CertificateParams::new(names)?;
+    let name = &mut server.distinguished_name;
+    name.push(DnType::CommonName, "kube-apiserver");
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     certify(dir, "apiserver", &server, &ca)?;
 
     let mut admin = CertificateParams::default();
-    admin
-        .distinguished_name
-        .push(DnType::OrganizationName, "system:masters");
-    admin.distinguished_name.push(DnType::CommonName, "admin");
+    let name = &mut admin.distinguished_name;
+    name.push(DnType::OrganizationName, "system:masters");
+    name.push(DnType::CommonName, "admin");
     admin.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     certify(dir, "admin", &admin, &ca)?;
 
@@ -62,11 +51,8 @@ fn certify(
     ca: &CertifiedIssuer<'_, KeyPair>,
 ) -> Result<()> {
     let key = KeyPair::generate()?;
-    save(
-        dir,
-        &format!("{name}.crt"),
-        &params.signed_by(&key, ca)?.pem(),
-    )?;
+    let certificate = params.signed_by(&key, ca)?.pem();
+    save(dir, &format!("{name}.crt"), &certificate)?;
     save(dir, &format!("{name}.key"), &key.serialize_pem())
 }
 

@@ -248,7 +248,8 @@ async fn named_assets_are_used_instead_of_a_build() -> Result<()> {
     up.env("KUBEBUILDER_ASSETS", assets.path());
     let text = String::from_utf8(up.output()?.stderr)?;
     let path = assets.path().display().to_string();
-    let sentence = format!("no kube-apiserver in {path}, the folder that KUBEBUILDER_ASSETS names");
+    let sentence =
+        format!("no kube-apiserver in {path}, the directory that KUBEBUILDER_ASSETS names");
     assert!(text.contains(&sentence), "{text}");
 
     link("kube-apiserver")?;

@@ -218,35 +218,50 @@ pub(crate) fn catalog_image(name: &str, bundles: &[&Listed]) -> String {
     image
 }
 
-/// Serves a catalog with `rukpak catalog serve` on this machine, at an address that pods reach, in place of the previous
-/// catalog, as an update of a catalog's pod does.
+/// `rukpak catalog serve` on this machine, at an address that pods reach. Dropping the value ends the server.
+pub(crate) struct Server {
+    child: Child,
+    _dir: TempDir,
+}
+
+impl Server {
+    /// Serves the catalog in the subdirectory `configs`.
+    pub(crate) fn start(port: u16, dir: TempDir) -> Self {
+        let mut command = Command::new("rukpak");
+        command
+            .args(["catalog", "serve", "--port", &port.to_string()])
+            .arg(dir.path().join("configs"))
+            // A reader that waits for the end of the tests' output must not wait for this process.
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}; tests/e2e.sh has it in PATH"));
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = String::new();
+        while !lines.contains("serving registry") {
+            let count = log.read_line(&mut lines).unwrap();
+            assert_ne!(count, 0, "{command:?}: {lines}");
+        }
+        // A closed pipe would end the server at its next log line.
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+        Self { child, _dir: dir }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// Serves a catalog in place of the previous one, as an update of a catalog's pod does.
 pub(crate) fn serve(bundles: &[&Listed]) {
     // The server ends with the machine at the latest.
-    static SERVER: Mutex<Option<(Child, TempDir)>> = Mutex::new(None);
+    static SERVER: Mutex<Option<Server>> = Mutex::new(None);
     let mut server = SERVER.lock().unwrap();
-    if let Some((mut child, _)) = server.take() {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-    let dir = write(bundles);
-    let mut command = Command::new("rukpak");
-    command
-        .args(["catalog", "serve", "--port", &PORT.to_string()])
-        .arg(dir.path().join("configs"))
-        // A reader that waits for the end of the tests' output must not wait for this process.
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}; tests/e2e.sh has it in PATH"));
-    let mut log = BufReader::new(child.stderr.take().unwrap());
-    let mut lines = String::new();
-    while !lines.contains("serving registry") {
-        let count = log.read_line(&mut lines).unwrap();
-        assert_ne!(count, 0, "{command:?}: {lines}");
-    }
-    // A closed pipe would end the server at its next log line.
-    std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-    *server = Some((child, dir));
+    drop(server.take());
+    *server = Some(Server::start(PORT, write(bundles)));
 }

@@ -33,29 +33,23 @@ fn groups(dir: &Path) -> Vec<PathBuf> {
     let name = dir.file_name().unwrap();
     let roots = fs::read_dir("/sys/fs/cgroup").unwrap();
     let roots = roots.map(|entry| entry.unwrap().path());
-    roots
-        .chain(["/sys/fs/cgroup".into()])
-        .map(|root: PathBuf| root.join(name))
-        .filter(|group| group.is_dir())
-        .collect()
+    let roots = roots.chain(["/sys/fs/cgroup".into()]);
+    let groups = roots.map(|root| root.join(name));
+    groups.filter(|group| group.is_dir()).collect()
 }
 
 /// Waits until nothing is left of a machine.
-fn assert_gone(dir: &Path) {
+fn assert_removed(dir: &Path) {
     let end = Instant::now() + Duration::from_secs(90);
     loop {
-        let left = groups(dir);
+        let mut left = groups(dir);
+        left.extend(dir.exists().then(|| dir.to_owned()));
         let mounts = fs::read_to_string("/proc/mounts").unwrap();
-        let mounted = mounts.contains(dir.to_str().unwrap());
-        if left.is_empty() && !dir.exists() && !mounted {
+        let is_mounted = mounts.contains(dir.to_str().unwrap());
+        if left.is_empty() && !is_mounted {
             return;
         }
-        assert!(
-            Instant::now() < end,
-            "left: {left:?}, {}: {}, mounted: {mounted}",
-            dir.display(),
-            dir.exists()
-        );
+        assert!(Instant::now() < end, "{left:?}, mounted: {is_mounted}");
         thread::sleep(Duration::from_millis(50));
     }
 }
@@ -65,15 +59,13 @@ fn machine_leaves_nothing_when_its_command_ends() {
     let script = "echo $CLUSTER_MACHINE; touch /run/mine /var/mine $TMPDIR/mine; ip link add mine type bridge; exit 7";
     let (mut child, dir) = start(script);
     assert_eq!(child.wait().unwrap().code(), Some(7));
-    assert_gone(&dir);
+    assert_removed(&dir);
     for file in ["/run/mine", "/var/mine"] {
         assert!(!Path::new(file).exists(), "{file}");
     }
-    let links = Command::new("ip")
-        .args(["link", "show", "mine"])
-        .output()
-        .unwrap();
-    assert!(!links.status.success());
+    let mut links = Command::new("ip");
+    links.args(["link", "show", "mine"]);
+    assert!(!links.status().unwrap().success());
 }
 
 #[test]
@@ -87,7 +79,7 @@ fn machine_leaves_nothing_when_it_is_killed() {
     assert!(!groups(&dir).is_empty());
     child.kill().unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(9));
-    assert_gone(&dir);
+    assert_removed(&dir);
 }
 
 #[test]

@@ -15,5 +15,6 @@ mod large;
 mod permissions;
 mod preexisting;
 mod run;
+mod served;
 mod switch;
 mod write_proxy;

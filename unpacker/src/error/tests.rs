@@ -142,7 +142,7 @@ fn only_remote_texts_are_removed_from_errors() {
     for (error, expected) in errors() {
         let whole = chain(&error);
         assert!(whole.contains(REMOTE), "{whole}");
-        // Errors for a local user stay whole.
+        // Errors for a local user are complete.
         let error = Quotes::Shown.apply::<Source>(Err(error)).unwrap_err();
         assert_eq!(chain(&error), whole);
         let kind = (error.reason(), error.is_terminal());

@@ -24,8 +24,8 @@ use std::{
 };
 
 use tests::{
-    Authority, Cell, FileServer, GitServer, OWNER, Port, Received, Repository, Script,
-    ScriptedServer, Sshd, TENANT, User, Values, assert_has, chain, noise, pairs, table, write,
+    Cell, FileServer, GitServer, OWNER, Port, Received, Repository, Script, ScriptedServer, Sshd,
+    TENANT, User, Values, assert_has, chain, noise, pairs, table, write,
 };
 use unpacker::{
     Access, Error, Fetched, Limits, Options, Progress, Selection, Source, Tree,

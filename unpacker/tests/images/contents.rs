@@ -61,7 +61,7 @@ fn a_bundle_from_scratch_is_read_from_every_form() {
 #[test]
 fn upper_layers_delete_replace_and_add_as_in_a_container() {
     let files = "manifests/deleted.yaml manifests/kept.yaml manifests/replaced.yaml manifests/folder/a manifests/folder/b \
-         manifests/emptied/a metadata/file tests/gone/a";
+         manifests/emptied/a metadata/file tests/deleted/a";
     let dockerfile =
         "FROM scratch\nCOPY manifests /manifests/\nCOPY metadata /metadata/\nCOPY tests /tests/\n";
     let store = Store::new(files, &[("lower", dockerfile)]);

@@ -9,7 +9,7 @@ pub(crate) enum End {
     Whole,
     /// The connection is closed within the body.
     Cut,
-    /// The body stops, and the connection stays open.
+    /// The body stops, and the connection is not closed.
     Stop,
     /// The same bytes repeat without end.
     Endless,

@@ -38,8 +38,8 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
 use tests::{
-    Authority, Cell, Port, Received, Script, ScriptedServer, Values, assert_has, gzip, noise,
-    pairs, table, write,
+    Cell, Port, Received, Script, ScriptedServer, Values, assert_has, gzip, noise, pairs, table,
+    write,
 };
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},

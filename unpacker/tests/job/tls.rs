@@ -1,5 +1,7 @@
 //! Certificates of receivers.
 
+use tests::Authority;
+
 use crate::*;
 
 #[tokio::test]

@@ -193,7 +193,7 @@ async fn uploads_that_are_no_bundle_are_rejected_while_they_arrive() {
         two bytes       | | {cut-2} | | 422 ArchiveTruncated: *truncated*
         half            | | {cut-3} | | 422 ArchiveTruncated: *truncated*
         no last byte    | | {cut-4} | | 422 ArchiveTruncated: *truncated*
-        garbage after it | | {gz}garbage that is no gzip | | 422 ArchiveDamaged: *the archive is corrupt*
+        garbage after it | | {gz}garbage without a header | | 422 ArchiveDamaged: *the archive is corrupt*
         twice           | | {gz}{gz} | | 422 ArchiveDamaged: *data follows the end marker*
         something else  | bare | {x} | | 422 UnknownFormat: *something else compressed with gzip*
         bomb            | limit bare | {bomb} | stop | 413 LimitExceeded: *larger than the limit of 1048576 bytes*

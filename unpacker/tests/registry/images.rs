@@ -104,7 +104,7 @@ impl Store {
 }
 
 /// The CA of all registries of these tests: key generation is slow.
-static AUTHORITY: LazyLock<Authority> = LazyLock::new(Authority::default);
+static CA: LazyLock<Authority> = LazyLock::new(Authority::default);
 
 /// An HTTPS registry that follows a script.
 pub(crate) struct Registry(pub(crate) ScriptedServer);
@@ -123,7 +123,7 @@ impl Registry {
     }
 
     pub(crate) fn on(port: Port, script: Script) -> Self {
-        Self(port.serve(Some(AUTHORITY.server(&["127.0.0.1"], |_| {})), script))
+        Self(port.serve(Some(CA.server(&["127.0.0.1"], |_| {})), script))
     }
 
     pub(crate) fn start(rules: &str) -> Self {
@@ -135,7 +135,7 @@ impl Registry {
     }
 
     pub(crate) fn access() -> Access {
-        trusting(AUTHORITY.pem())
+        trusting(CA.pem())
     }
 
     /// Pulls `app:v1`, and describes the outcome.

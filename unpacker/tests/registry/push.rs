@@ -43,7 +43,7 @@ async fn uploads_are_encrypted_retried_and_explained() {
         plain HTTP  | POST => 202; Location: http://127.0.0.1:1/upload && 404 | org/bundle:v1 | 1 of 2: *unencrypted*
         file        | POST => 202; Location: file:///tmp/x && 404 | org/bundle:v1 | 1 of 2: *unencrypted*
         no URL      | POST => 202; Location: https://::: && 404 | org/bundle:v1 | 1 of 2: *invalid upload URL*
-        # Two blobs, the first one in three tries.
+        # Two blobs, the first one in three attempts.
         busy        | POST => 2 x 429; Retry-After: 0 then 202; Location: /upload && PUT => 201 && 404 | org/bundle:v1 | 4 of *: sha256:*
         full        | 507 << {"errors": "the disk is full"} | org/bundle:v1 | *: *push to*the disk is full*
         other digest | POST => 202; Location: /upload && PUT => 201 && 404 | org/bundle@sha256:{zero*64} | 0 of 0: *use a tag instead*

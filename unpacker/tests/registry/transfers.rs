@@ -61,7 +61,7 @@ async fn transfers_are_resumed_retried_and_bounded() {
         too short     | {top} => 200 << {start} | | 1: ContentMismatch*fewer than*
         drip          | {top} => 200; Content-Length: {whole} ~ drip | 2000 | 1: *, transient: *took longer than 2 s*
         busy          | {top} => 2 x 429; Retry-After: 0 << slow down then 200 << {layer} | | 3: the file, {whole}/{whole}
-        busy for ever | GET => 429; Retry-After: 0 << slow down | | 0: TooManyRequests, transient: *
+        always busy   | GET => 429; Retry-After: 0 << slow down | | 0: TooManyRequests, transient: *
         large manifest | /manifests/ => 200; {manifest}; Content-Length: 100000000 ~ repeat {spaces} | | 0: LimitExceeded*larger than 4194304 bytes*
         endless manifest | /manifests/ => 200; {manifest}; {chunked} ~ repeat 10000\r\n{spaces}\r\n | | 0: LimitExceeded*larger than 4194304 bytes*
     ";

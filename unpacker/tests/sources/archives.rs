@@ -143,7 +143,12 @@ fn archive_ends_at_its_end_marker() {
     ] {
         assert_read(&bytes, expected);
     }
-    for trailing in [&b"x"[..], b"rubbish", &[0; 512], b"rubbish that is no gzip"] {
+    for trailing in [
+        &b"x"[..],
+        b"rubbish",
+        &[0; 512],
+        b"rubbish without a gzip header",
+    ] {
         let trailed = [&gzip(&marked), trailing].concat();
         let error = stream(trailed.as_slice(), &Options::default()).unwrap_err();
         assert!(error.is_terminal());

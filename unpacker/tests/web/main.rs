@@ -51,7 +51,7 @@ fn brisk() -> Timeouts {
     with!(Timeouts::default() => connect: five, idle: five, total: twenty, attempts: 5, retry_delay: Duration::from_millis(1))
 }
 
-/// Reads `idle=MS`, `total=MS`, `tries=COUNT` and `endless`.
+/// Reads `idle=MS`, `total=MS`, `attempts=COUNT` and `endless`.
 fn timeouts(settings: &Cell) -> Timeouts {
     let mut timeouts = brisk();
     for word in settings.words() {
@@ -60,7 +60,7 @@ fn timeouts(settings: &Cell) -> Timeouts {
         match name {
             "idle" => timeouts.idle = milliseconds(),
             "total" => timeouts.total = milliseconds(),
-            "tries" => timeouts.attempts = value.parse().unwrap(),
+            "attempts" => timeouts.attempts = value.parse().unwrap(),
             "endless" => {
                 (timeouts.connect, timeouts.idle) = (Duration::MAX, Duration::MAX);
                 (timeouts.total, timeouts.attempts) = (Duration::MAX, u32::MAX);

@@ -63,7 +63,7 @@ async fn proxies_of_the_environment_are_used() {
         NO_PROXY   | HTTP_PROXY=PROXY NO_PROXY=0.0.0.0 | http://0.0.0.0:{port}/ | | 1: content
         loopback   | HTTP_PROXY=PROXY | http://127.0.0.1:{port}/ | | 1: content
         localhost  | HTTP_PROXY=PROXY | http://localhost:{port}/ | | 1: content
-        gone       | HTTP_PROXY=http://name:sesame@127.0.0.1:1 | http://h.example/ | | 0: ConnectionFailed, transient: *the proxy settings*
+        unreachable | HTTP_PROXY=http://name:sesame@127.0.0.1:1 | http://h.example/ | | 0: ConnectionFailed, transient: *the proxy settings*
     ";
     table::check(rows, &Values::default(), outcome).await;
 }

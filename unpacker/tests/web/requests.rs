@@ -142,7 +142,7 @@ async fn transient_failures_are_retried_and_others_are_not() {
         HEAD           | 503 | | HEAD   | 5 x HEAD / content -> *"503 Service Unavailable"*
         repeatable     | 503 | | POST repeatable | 5 x POST / content -> *"503 Service Unavailable"*
         no server      | unreachable | | | -> ConnectionFailed, transient: failed to reach http://a/ in 5 attempts; check the address, the network and the proxy settings: Connection refused (os error 111)
-        silence        | nothing ~ stall | | idle=400 tries=3 | 3 x GET / -> TimedOut, transient: *sent nothing for 0.4 s*
+        silence        | nothing ~ stall | | idle=400 attempts=3 | 3 x GET / -> TimedOut, transient: *sent nothing for 0.4 s*
         no limits      | 2 x 503 then 200 << content | | endless | 3 x GET / -> content
         head that drips | << HTTP/1.1 200 OK\r\nX: ~ drip | | total=500 | GET / -> TimedOut, transient: *longer than 0.5 s*
         endless head   | << HTTP/1.1 200 OK\r\n ~ repeat X: xxxxxxxxxxxxxxxx\r\n | | | *GET / -> ConnectionFailed, transient: *

@@ -3,7 +3,7 @@
 use crate::*;
 
 /// Starts a server with a certificate of this kind, or without TLS for the kind `none`.
-fn config(kind: &str, ca: &Authority) -> Option<ServerConfig> {
+fn config(kind: &str, ca: &Authority, other: &Authority) -> Option<ServerConfig> {
     let valid = |first: i32| {
         move |params: &mut CertificateParams| {
             params.not_before = date_time_ymd(first, 1, 1);
@@ -13,7 +13,7 @@ fn config(kind: &str, ca: &Authority) -> Option<ServerConfig> {
     let names = ["127.0.0.1"];
     Some(match kind {
         "good" => ca.server(&names, |_| {}),
-        "unknown" => Authority::new("other").server(&names, |_| {}),
+        "unknown" => other.server(&names, |_| {}),
         "namesake" => Authority::default().server(&names, |_| {}),
         "other-name" => ca.server(&["example.com"], |_| {}),
         "expired" => ca.server(&names, valid(2000)),
@@ -21,7 +21,7 @@ fn config(kind: &str, ca: &Authority) -> Option<ServerConfig> {
         "client" => ca.server(&names, |params| {
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         }),
-        "authority" => ca.server_itself(),
+        "ca" => ca.server_itself(),
         "none" => return None,
         _ => panic!("{kind}"),
     })
@@ -31,7 +31,7 @@ fn config(kind: &str, ca: &Authority) -> Option<ServerConfig> {
 async fn outcome([certificate, trusted]: &[Cell; 2]) -> String {
     let (ca, other) = (Authority::default(), Authority::new("another"));
     let script = Script::new("200 << content", &Values::default());
-    let server = Port::take().serve(config(certificate.raw(), &ca), script);
+    let server = Port::take().serve(config(certificate.raw(), &ca, &other), script);
     let mut trust = Trust::default();
     for name in trusted.words() {
         match name {
@@ -60,12 +60,12 @@ async fn certificates_are_verified_at_the_first_connection() {
         expired              | expired    | own | 1: CertificateUntrusted, terminal: *has expired*
         not valid yet        | future     | own | 1: CertificateUntrusted, terminal: *is not valid yet*
         for clients          | client     | own | 1: CertificateUntrusted, terminal: *is invalid; reissue it*
-        of the CA itself     | authority  | own | 1: CertificateUntrusted, terminal: *have the CA issue one*
+        of the CA itself     | ca         | own | 1: CertificateUntrusted, terminal: *have the CA issue one*
         no trusted CA        | good       |     | 1: CertificateUntrusted, terminal: *--cacert*--tls-verify=false*
         good, unverified     | good       | all | 1: content
         other, unverified    | other-name | all | 1: content
         expired, unverified  | expired    | all | 1: content
-        CA, unverified       | authority  | all | 1: content
+        CA, unverified       | ca         | all | 1: content
         plain HTTP           | none       |     | 1: NotTLS, terminal: *plain HTTP*
         plain HTTP, unverified | none     | all | 1: NotTLS, terminal: *plain HTTP*
     ";

@@ -46,13 +46,13 @@ fn catalog_of_the_installed_bundle_is_authoritative() {
         // A catalog with the bundle itself precedes one that only has an edge from it.
         "", vec![offer("leads", 9, &leads_higher), offer("known", 0, &chain)] => "upgrade 1.2.0";
         "", vec![offer("leads", 9, &leads_higher)] => "upgrade 7.0.0";
-        "", vec![offer("other", 9, &other)] => "stay";
-        "", vec![] => "stay";
+        "", vec![offer("other", 9, &other)] => "no upgrade";
+        "", vec![] => "no upgrade";
         // A catalog with a higher priority that was added later, or one that still lists bundles that the own one has
         // pruned.
         "own", vec![offer("new", 9, &newer), offer("own", 0, &chain)] => "upgrade 1.2.0";
         "own", vec![offer("own", 9, &leads), offer("stale", 0, &newer)] => "upgrade 1.5.0";
-        "own", vec![offer("own", 9, &other), offer("stale", 0, &newer)] => "stay";
+        "own", vec![offer("own", 9, &other), offer("stale", 0, &newer)] => "no upgrade";
         // The own catalog offers no upgrade: another catalog is used only on request.
         "own", vec![absent, offer("new", 0, &newer)] => "upgrade 1.9.0";
         "own", vec![offer("new", 0, &newer)] => "upgrade 1.9.0";
@@ -68,7 +68,7 @@ fn catalog_of_the_installed_bundle_is_authoritative() {
     // The same name with another version is another bundle.
     let odd = with!(Installed, version: Some(version("1.1.5")); ..installed("1.1.0"));
     let decision = choose(&after(&odd), &[offer("other", 9, &other)]);
-    assert_eq!(short(&decision), "stay");
+    assert_eq!(short(&decision), "no upgrade");
 }
 
 #[test]
@@ -110,22 +110,22 @@ fn unavailable_catalog_causes_no_downgrade() {
     // Catalog of the installed bundle, if any; the decision; the unavailable catalogs and the reason.
     for (installed, offers, chosen, unasked, pattern) in ::tests::rows![
         // The bundle may be from a catalog that is not selected, unless the recorded catalog is selected.
-        Some("ours/mine"), vec![away("ours/*", 0), chain("b", 0)], "stay", &["ours/*"][..] => "*";
+        Some("ours/mine"), vec![away("ours/*", 0), chain("b", 0)], "no upgrade", &["ours/*"][..] => "*";
         Some("ours/mine"), vec![away("ours/*", 0), chain("ours/mine", 0)], "upgrade 1.2.0", &["ours/*"] => "*";
         Some("others/mine"), vec![away("ours/*", 0), chain("b", 0)], "upgrade 1.2.0", &[] => "*";
         // The catalog of the bundle is not recorded, so it may be the unavailable one.
-        Some(""), vec![away("a", 9), chain("b", 0)], "stay", &["a"] => "*";
+        Some(""), vec![away("a", 9), chain("b", 0)], "no upgrade", &["a"] => "*";
         Some(""), vec![chain("b", 9), away("c", 0)], "upgrade 1.2.0", &[] => "*";
         Some("b"), vec![away("a", 9), chain("b", 0)], "upgrade 1.2.0", &["a"] => "*";
-        Some("a"), vec![away("a", 0), chain("b", 9)], "stay", &["a"] => "*";
-        Some("a"), vec![away("a", 9)], "stay", &["a"] => "*is unavailable (the stream ended too soon)*";
+        Some("a"), vec![away("a", 0), chain("b", 9)], "no upgrade", &["a"] => "*";
+        Some("a"), vec![away("a", 9)], "no upgrade", &["a"] => "*is unavailable (the stream ended too soon)*";
         // Without an installed bundle, the other catalogs are used, and the decision names the unavailable one.
         None, vec![away("a", 9), chain("b", 0)], "install 1.2.0", &["a"] => "*";
         None, vec![away("a", 9)], "nothing", &["a"] => "*unavailable: a (the stream ended too soon)";
         // A decision waits for a catalog that is being read for the first time.
         None, vec![pending("a", 9), chain("b", 0)], "nothing", &["a"] => "*waiting for catalog a, which has a higher priority*";
         None, vec![chain("b", 9), pending("c", 0)], "install 1.2.0", &[] => "*";
-        Some(""), vec![pending("a", 9), chain("b", 0)], "stay", &["a"] => "*a (not read yet)*";
+        Some(""), vec![pending("a", 9), chain("b", 0)], "no upgrade", &["a"] => "*a (not read yet)*";
         Some(""), vec![chain("b", 9), pending("c", 0)], "upgrade 1.2.0", &[] => "*";
         // The catalog of the bundle answers, so no other one is used.
         Some("b"), vec![pending("a", 9), chain("b", 0)], "upgrade 1.2.0", &["a"] => "*";

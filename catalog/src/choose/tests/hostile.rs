@@ -1,4 +1,4 @@
-//! Hostile packages: decisions take bounded time, and their messages stay short.
+//! Hostile packages: decisions take bounded time, and their messages are short.
 
 use super::*;
 use crate::testing::in_time;
@@ -64,7 +64,7 @@ fn cycles_and_self_replacement_have_no_effect() {
             }
         }
         let last = answer(&package, &after(&at));
-        assert_eq!(short(&last), "stay", "{entries}");
+        assert_eq!(short(&last), "no upgrade", "{entries}");
     }
 }
 

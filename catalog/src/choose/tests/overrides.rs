@@ -37,7 +37,7 @@ fn override_applies_to_its_image_and_constraint_with_a_warning() {
     ] {
         for (installed, chosen, other) in [
             (None, "install 1.2.0", "install 1.1.0"),
-            (Some(&at), "upgrade 1.2.0", "stay"),
+            (Some(&at), "upgrade 1.2.0", "no upgrade"),
         ] {
             let (openshift, kubernetes) = (Some("4.13.2".parse().unwrap()), Some(&kubernetes));
             let request = with!(Request, installed, openshift, kubernetes, overrides: &overrides);

@@ -12,7 +12,7 @@ pub(super) fn with(property: Value) -> Catalog {
     let mut documents = sound();
     let properties = documents[4]["properties"].as_array_mut();
     properties.unwrap().push(property);
-    of(&documents)
+    catalog_of(&documents)
 }
 
 // parity: load-7
@@ -107,7 +107,7 @@ fn repeated_max_openshift_is_bounded() {
     let properties = documents[4]["properties"].as_array_mut();
     properties.unwrap().extend((0..100_000).map(maximum));
     // Comparing each value with all others takes more than a minute.
-    let catalog = within(20, || of(&documents));
+    let catalog = within(20, || catalog_of(&documents));
     let bundle = &catalog.packages["foo"].bundles["foo.v0.3.0"];
     let declared = bundle.max_openshift.as_ref().unwrap();
     assert!(declared.version.is_err());
@@ -154,7 +154,7 @@ fn build_metadata_of_a_substitute_is_a_release() {
         let mut bundle = testing::bundle("foo", "foo.v4", version);
         bundle["properties"].as_array_mut().unwrap().push(property);
         documents.push(bundle);
-        let catalog = of(&documents);
+        let catalog = catalog_of(&documents);
         // opm accepts the name, and reports no finding.
         assert_eq!(finding_lines(&catalog), [""; 0], "{version}");
         let found = &catalog.packages["foo"].bundles["foo.v4"].version;

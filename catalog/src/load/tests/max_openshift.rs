@@ -28,7 +28,7 @@ fn every_spelling_in_a_catalog_declares_max_openshift() {
     let property = with(json!({"type": PROPERTY, "value": "4.8"}));
     let mut catalogs = vec![
         (PROPERTY.to_owned(), property),
-        ("the key".to_owned(), of(&documents)),
+        ("the key".to_owned(), catalog_of(&documents)),
     ];
     for (annotation, text) in [
         (ANNOTATION, "4.8".to_owned()),
@@ -55,7 +55,7 @@ fn every_spelling_in_a_catalog_declares_max_openshift() {
     let mut documents = sound();
     let properties = documents[4]["properties"].as_array_mut().unwrap();
     properties.extend([metadata, object(&csv.to_string())]);
-    catalogs.push(("metadata and a manifest".to_owned(), of(&documents)));
+    catalogs.push(("metadata and a manifest".to_owned(), catalog_of(&documents)));
     for (form, catalog) in catalogs {
         let expected = (Some("4.8".to_owned()), vec![]);
         assert_eq!(declared(&catalog), expected, "{form}");

@@ -11,7 +11,7 @@ fn findings_are_formatted_like_opm() {
     documents[4]["image"] = "".into();
     documents.push(beta(&json!([{"name": "foo.v0.3.0"}])));
     documents.push(package("bar", "x"));
-    let catalog = of(&documents);
+    let catalog = catalog_of(&documents);
     assert_eq!(
         catalog.as_opm().unwrap(),
         "\
@@ -32,6 +32,6 @@ invalid index:
     );
     // An error that ends opm's checks is reported alone.
     documents.push(package("bar", "x"));
-    let actual = of(&documents).as_opm().unwrap();
+    let actual = catalog_of(&documents).as_opm().unwrap();
     assert_eq!(actual, "duplicate package \"bar\"");
 }

@@ -2,7 +2,7 @@ use std::{fs, io::Read as _};
 
 use rusqlite::Connection;
 
-use super::{Place, TABLES, TIDE};
+use super::{DatabaseDir, TABLES, TIDE};
 use crate::{
     Error as CatalogError, Limits, Source, load,
     source::FileSource as _,
@@ -16,8 +16,8 @@ const ENDLESS: &str = "WITH RECURSIVE n(name, default_channel) AS (SELECT 'a', '
 
 /// Returns the error of opening a database.
 fn rejected(sql: &str) -> Error {
-    let place = Place::new();
-    Database::open(&place.database(sql), &Limits::default()).unwrap_err()
+    let dir = DatabaseDir::new();
+    Database::open(&dir.database(sql), &Limits::default()).unwrap_err()
 }
 
 // parity: sqlite-5
@@ -58,8 +58,8 @@ fn code_of_a_database_is_never_executed() {
 // parity: sqlite-5
 #[test]
 fn cyclic_pages_are_detected() {
-    let place = Place::new();
-    let path = place.database(&format!(
+    let dir = DatabaseDir::new();
+    let path = dir.database(&format!(
         "PRAGMA page_size = 4096; {TABLES}{TIDE}
         UPDATE operatorbundle SET bundle = '{{\"a\":\"' || hex(zeroblob(30000)) || '\"}}';"
     ));
@@ -94,8 +94,8 @@ fn shared(packages: u32, bytes: u32) -> String {
 // parity: sqlite-5
 #[test]
 fn shared_bundles_exhaust_the_read_budget() {
-    let place = Place::new();
-    let database = place.open(&shared(2000, 1 << 20));
+    let dir = DatabaseDir::new();
+    let database = dir.open(&shared(2000, 1 << 20));
     let paths = database.paths();
     assert_eq!(paths.len(), 2001);
     let mut read = 0;
@@ -111,8 +111,8 @@ fn shared_bundles_exhaust_the_read_budget() {
 
 #[test]
 fn output_of_a_database_has_the_limits_of_files() {
-    let place = Place::new();
-    let path = place.database(&format!("{TABLES}{TIDE}{}", shared(20, 1 << 17)));
+    let dir = DatabaseDir::new();
+    let path = dir.database(&format!("{TABLES}{TIDE}{}", shared(20, 1 << 17)));
     let limits = with!(Limits, total: 1 << 20);
     let database = Database::open(&path, &limits).unwrap();
     match load(Source::Files(&database), &limits).unwrap_err() {
@@ -149,8 +149,8 @@ fn names_and_rows_are_bounded() {
         &loose, many("package SELECT 'tide', i"), few => "packages";
         TABLES, String::new(), with!(Limits, total: 1000) => "bytes";
     ] {
-        let place = Place::new();
-        match Database::open(&place.database(&format!("{tables}{TIDE}{sql}")), &limits) {
+        let dir = DatabaseDir::new();
+        match Database::open(&dir.database(&format!("{tables}{TIDE}{sql}")), &limits) {
             Err(Error::TooLarge { unit, .. }) => assert_eq!(unit, expected),
             other => panic!("{other:?}"),
         }
@@ -159,9 +159,9 @@ fn names_and_rows_are_bounded() {
 
 #[test]
 fn manifests_are_bounded() {
-    let place = Place::new();
+    let dir = DatabaseDir::new();
     let problem = |bundle: &str| {
-        let database = place.open(&format!("UPDATE operatorbundle SET bundle = {bundle};"));
+        let database = dir.open(&format!("UPDATE operatorbundle SET bundle = {bundle};"));
         let mut text = String::new();
         let mut reader = database.open("tide.json").unwrap();
         reader.read_to_string(&mut text).unwrap_err().to_string()
@@ -175,9 +175,9 @@ fn manifests_are_bounded() {
 // parity: sqlite-5
 #[test]
 fn foreign_database_is_rejected_without_running_code() {
-    let place = Place::new();
+    let dir = DatabaseDir::new();
     let limits = Limits::default();
-    let foreign = |sql: &str| match Database::open(&place.database(sql), &limits).unwrap_err() {
+    let foreign = |sql: &str| match Database::open(&dir.database(sql), &limits).unwrap_err() {
         Error::NotACatalog { missing, .. } => missing,
         error => panic!("{error}"),
     };
@@ -199,14 +199,14 @@ fn foreign_database_is_rejected_without_running_code() {
         assert_eq!(foreign(&odd), "table package");
     }
 
-    let path = place.0.path().join("text.db");
-    for text in "|SQLite format 3\0|SQLite format 3\0and something else|{}".split('|') {
+    let path = dir.0.path().join("text.db");
+    for text in "|SQLite format 3\0|SQLite format 3\0and other text|{}".split('|') {
         fs::write(&path, text).unwrap();
         let error = Database::open(&path, &limits).unwrap_err();
         let is_foreign = matches!(error, Error::Sqlite { .. } | Error::NotACatalog { .. });
         assert!(is_foreign && error.is_terminal(), "{error}");
     }
-    for path in [place.0.path().to_owned(), place.0.path().join("none")] {
+    for path in [dir.0.path().to_owned(), dir.0.path().join("none")] {
         let error = Database::open(&path, &limits).unwrap_err();
         let is_file = matches!(error, Error::File { .. });
         assert!(is_file && !error.is_terminal(), "{error}");
@@ -222,12 +222,12 @@ fn foreign_database_is_rejected_without_running_code() {
 // parity: sqlite-5
 #[test]
 fn damaged_pages_are_errors() {
-    let place = Place::new();
+    let dir = DatabaseDir::new();
     let many = "
         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
             INSERT INTO properties(type, value, operatorbundle_name)
             SELECT 't' || i, '\"' || hex(zeroblob(100)) || '\"', 'tide.v1.0.0' FROM n;";
-    let path = place.database(&format!("{TABLES}{TIDE}{many}"));
+    let path = dir.database(&format!("{TABLES}{TIDE}{many}"));
     let whole = fs::read(&path).unwrap();
     let (mut broken, mut sound) = (0, 0);
     for at in (100..whole.len()).step_by(397) {
@@ -250,8 +250,8 @@ fn damaged_pages_are_errors() {
 // parity: sqlite-5
 #[test]
 fn documents_are_bounded() {
-    let place = Place::new();
-    let path = place.database(&format!("{TABLES}{TIDE}{}", shared(0, 200_000)));
+    let dir = DatabaseDir::new();
+    let path = dir.database(&format!("{TABLES}{TIDE}{}", shared(0, 200_000)));
     let limits = with!(Limits, document: 50_000);
     let database = Database::open(&path, &limits).unwrap();
     let catalog = load(Source::Files(&database), &limits).unwrap();

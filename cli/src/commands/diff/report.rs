@@ -276,7 +276,7 @@ mod tests {
                 "data": {"same": "c2FtZQ==", "other": value, more: value}, "stringData": {"text": value},
             })
         };
-        let before = secret("b2xk", "gone");
+        let before = secret("b2xk", "removed");
         let after = secret("bmV3", "new");
         for (before, after) in [
             (Some(&before), Some(&after)),

@@ -175,8 +175,8 @@ mod tests {
         for (conditions, expected) in ::tests::rows![
             vec![valid("UnpackFailed", "no such image"), progressing("False", "UnpackFailed", "see HasValidBundle")]
                 => failed("no such image");
-            vec![("Installed", "False", "InstallFailed", "in the way"), progressing("False", "Blocked", "it will not work")]
-                => failed("in the way");
+            vec![("Installed", "False", "InstallFailed", "the object exists"), progressing("False", "Blocked", "it will not work")]
+                => failed("the object exists");
             vec![progressing("False", "Paused", "paused")] => failed("paused");
             vec![valid("UnpackPending", "Waiting for it"), progressing("True", "UnpackPending", "see HasValidBundle")]
                 => wait("Waiting for it");

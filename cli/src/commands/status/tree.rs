@@ -347,7 +347,7 @@ mod tests {
             &[("Healthy", "Unhealthy", unwell)],
             &json!({
                 "installedBundleName": "x", "inventory": {"count": 9000, "more": 2, "kinds": kinds},
-                "waiting": vec!["Thing example.com/v1 a/b"; 500],
+                "waiting": vec!["Widget example.com/v1 a/b"; 500],
             }),
         );
         let text = without_styles(tree(&summary, false));

@@ -8,13 +8,13 @@ use std::{
 
 use tests::{Registry, corpus};
 
-use crate::bundle::Place;
+use crate::bundle::Workspace;
 
 /// Converts bundles and returns, in order, the report line of each and its manifests if it was converted.
-fn convert(place: &Place, bundles: &[String]) -> Vec<(String, Option<Vec<u8>>)> {
+fn convert(workspace: &Workspace, bundles: &[String]) -> Vec<(String, Option<Vec<u8>>)> {
     let out = tempfile::tempdir().unwrap();
     let (directory, bundles_of) = (out.path().display(), bundles.join(" "));
-    let run = place.run(&format!(
+    let run = workspace.run(&format!(
         "convert --quiet --tls-verify=false --output-dir {directory} {bundles_of}"
     ));
     let outcome = |line: &str| {
@@ -34,11 +34,11 @@ fn pushed_corpus_bundles_convert_identically() {
         .cases()
         .map(|case| corpus.bundle(case).display().to_string());
     let dirs: Vec<String> = dirs.collect();
-    let (place, registry) = (Place::new(), Registry::plain());
+    let (workspace, registry) = (Workspace::new(), Registry::plain());
     let image = |at: usize| registry.image(&format!("once/bundle-{at}:v1"));
     let push = |dir: &str, image: &str| {
         let args = format!("push {dir} {image} -o json --quiet --tls-verify=false");
-        let pushed = place.ok(&args).json();
+        let pushed = workspace.ok(&args).json();
         pushed["digest"].as_str().unwrap().to_owned()
     };
     let next = AtomicUsize::new(0);
@@ -56,10 +56,10 @@ fn pushed_corpus_bundles_convert_identically() {
         }
     });
     let images: Vec<String> = (0..dirs.len()).map(image).collect();
-    let expected = convert(&place, &dirs);
+    let expected = convert(&workspace, &dirs);
     let is_converted = expected.iter().any(|(_, manifests)| manifests.is_some());
     assert!(is_converted, "no bundle was converted");
-    let found = convert(&place, &images);
+    let found = convert(&workspace, &images);
     for ((dir, expected), found) in dirs.iter().zip(expected).zip(found) {
         assert_eq!(found.0, expected.0, "{dir}");
         assert!(found.1 == expected.1, "{dir} has other manifests");

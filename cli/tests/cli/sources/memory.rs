@@ -5,7 +5,7 @@ use std::fs;
 use tests::{Buildah, Registry, noise};
 
 use crate::{
-    bundle::{Args as _, Place},
+    bundle::{Args as _, Workspace},
     memory,
 };
 
@@ -16,30 +16,30 @@ const ALLOWED: u64 = 32 << 10;
 
 #[test]
 fn memory_does_not_grow_with_the_image() {
-    let place = Place::with_tide();
+    let workspace = Workspace::with_tide();
     let registry = Registry::plain();
     for file in ["system/usr/large", "catalog/configs/large"] {
-        place.write(file, noise(1, SIZE));
+        workspace.write(file, noise(1, SIZE));
     }
     // Several layers, so that some are fetched ahead.
     let layered = "FROM scratch\nCOPY catalog /\nCOPY system /\nCOPY tide /\n";
     let image = registry.image("large:v1");
-    Buildah::new().publish(layered, &place.path(""), &image, &["--layers"]);
+    Buildah::new().publish(layered, &workspace.path(""), &image, &["--layers"]);
     for args in [
         format!("unpack {image}"),
         format!("convert {image}"),
         format!("unpack {image} --only configs --max-size=300Mi --max-file-size=300Mi -o out.tar"),
     ] {
-        let peak = peak(&place, &args);
+        let peak = peak(&workspace, &args);
         assert!(peak < ALLOWED, "{args} took {peak} KiB");
     }
-    let size = fs::metadata(place.path("out.tar")).unwrap().len();
+    let size = fs::metadata(workspace.path("out.tar")).unwrap().len();
     assert!(size > SIZE as u64, "{size}");
 }
 
 /// Returns the peak anonymous memory of a command that must succeed.
-pub(crate) fn peak(place: &Place, args: &str) -> u64 {
-    let mut command = place.command();
+pub(crate) fn peak(workspace: &Workspace, args: &str) -> u64 {
+    let mut command = workspace.command();
     command.args(args.words()).arg("--tls-verify=false");
     let (peak, ended) = memory::peak(&mut command, "RssAnon:");
     assert!(ended.success(), "{args:?}");

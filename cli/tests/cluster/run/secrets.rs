@@ -34,7 +34,7 @@ async fn pull_secrets_follow_the_flags_of_the_last_command() {
         "{with_ca}"
             => 1, "", "Secret rukpak-system/{secret} of --ca-secret-name not found; create it with";
     }
-    let pem = tests::Authority::default().pem();
+    let [pem, other] = ["a CA", "another CA"].map(|name| tests::Authority::new(name).pem());
     let apply = async |pem: &str| {
         let metadata = json!({"name": secret, "namespace": "rukpak-system"});
         let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"cert.pem": pem}});
@@ -45,7 +45,6 @@ async fn pull_secrets_follow_the_flags_of_the_last_command() {
     world.ok(&with_ca);
     assert_eq!(image().await.certificate_data.as_ref(), Some(&pem));
     // The CA in the Secret changes; a command without the flag keeps the last one.
-    let other = tests::Authority::new("another CA").pem();
     apply(&other).await;
     interrupt_after_output(world.spawn(&with_ca), again);
     assert_eq!(image().await.certificate_data.as_ref(), Some(&other));

@@ -30,7 +30,7 @@ pub(super) const SOURCES: &str = r#"
     v7 two sources | {"type": "image", "image": {"ref": "a"}, "upload": {}}
       | *"spec.source" must validate one and only one schema (oneOf). Found 2 valid alternatives*
     v8 no source | {"type": "image"} | *"spec.source" must validate one and only one schema (oneOf). Found none valid*
-    null is no member    | {"type": "image", "image": null} | *(oneOf). Found none valid*
+    null as a member     | {"type": "image", "image": null} | *(oneOf). Found none valid*
     null beside a member | {"type": "image", "image": {"ref": "quay.io/example/bundle:v1"}, "git": null} | accepted
 
     no digest        | {digest-is}"}} | *{at-digest}: Invalid value: "": {at-digest} in body should match*

@@ -143,7 +143,7 @@ async fn policy_decides_about_crds(scene: &Scene) {
     }
 }
 
-/// The operator stays until its custom resources are finalized.
+/// The operator is kept until its custom resources are finalized.
 async fn operator_finalizes_its_custom_resources(scene: &Scene) {
     let objects = [scene.crd(), deployment("operator", None)];
     let inventory = scene.install(&objects).await;

@@ -46,7 +46,7 @@ async fn b14_a_private_image_is_pulled_with_the_pull_secret() {
 
     put_secret(world, &secret, "Opaque", json!({"password": "hush"})).await;
     let wrong = "a pull secret requires type kubernetes.io/dockerconfigjson";
-    says(&name, "UnpackFailed", wrong).await;
+    wait_message(&name, "UnpackFailed", wrong).await;
 
     let secrets: Api<Secret> = Api::namespaced(world.client(), SYSTEM);
     delete(&secrets, &secret).await;

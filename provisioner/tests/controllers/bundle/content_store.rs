@@ -177,7 +177,7 @@ async fn b19_uploads_to_another_replica_are_unpacked() {
     let world = running().await;
     let name = unique("b19");
     let bundle = world.bundle(&name, "plain", upload(None)).await;
-    let pending = says(&name, "UnpackPending", "waiting for bundle to be uploaded").await;
+    let pending = wait_message(&name, "UnpackPending", "waiting for bundle to be uploaded").await;
     assert_eq!(pending.status.unwrap().phase, Some(Phase::Pending));
 
     // The store of the provisioner is empty, so the content comes from the cluster.

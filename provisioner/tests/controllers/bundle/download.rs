@@ -77,6 +77,6 @@ async fn b19_b20_uploads_are_unpacked_or_refused() {
         let (name, status, body) = uploader.put(archive(&content)).await;
         let text = String::from_utf8_lossy(&body);
         assert_eq!(status, StatusCode::CREATED, "{text}");
-        says(&name, reason, part).await;
+        wait_message(&name, reason, part).await;
     }
 }

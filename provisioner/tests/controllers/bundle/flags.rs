@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use tests::{Auth, Authority, Registry};
 
 use super::*;
-use crate::support::{Options, Provisioner, publish, says, trusting, with_controllers};
+use crate::support::{Options, Provisioner, publish, trusting, wait_message, with_controllers};
 
 /// A separate cluster: this provisioner reaches other servers than the shared one.
 #[tokio::test]
@@ -58,6 +58,6 @@ async fn cas_and_proxies_apply_to_images_git_and_http() {
         create(&api, &bundle(name, "plain", source.clone())).await;
     }
     for (name, _, expected) in rows {
-        says(&api, name, "", expected).await;
+        wait_message(&api, name, "", expected).await;
     }
 }

@@ -83,7 +83,7 @@ async fn delete_with_job(world: &World, name: &str, job: &Job, pod: &Pod) {
 
 /// Waits until the condition Unpacked of a Bundle has this reason and text.
 async fn condition_is(world: &World, name: &str, reason: &str, text: &str) -> Bundle {
-    crate::support::says(&world.api(), name, reason, text).await
+    crate::support::wait_message(&world.api(), name, reason, text).await
 }
 
 /// Returns the Job of a Bundle that follows this one.

@@ -20,7 +20,7 @@ const MIB: usize = 1 << 20;
 
 /// A new provisioner, its resident memory when idle, and a server for archives, in a control plane without other
 /// Bundles.
-struct Place {
+struct Setup {
     world: World,
     server: FileServer,
     idle: u64,
@@ -28,7 +28,7 @@ struct Place {
     lease: Lease,
 }
 
-impl Place {
+impl Setup {
     async fn new() -> Self {
         let lease = without_controllers().await;
         prepare(&lease).await;
@@ -43,7 +43,7 @@ impl Place {
 
     async fn start(lease: Lease, server: FileServer) -> Self {
         let provisioner = Provisioner::start(&lease, Options::default()).await;
-        let mut place = Self {
+        let mut setup = Self {
             world: World::with_provisioner(lease.cluster(), provisioner),
             server,
             idle: 0,
@@ -55,12 +55,12 @@ impl Place {
             if !is_good {
                 map["metadata"] = json!(null);
             }
-            let name = place.fetch(archive(&plain(&[map]))).await;
-            assert_eq!(place.is_unpacked(&name).await, is_good);
-            place.delete(&name).await;
+            let name = setup.fetch(archive(&plain(&[map]))).await;
+            assert_eq!(setup.is_unpacked(&name).await, is_good);
+            setup.delete(&name).await;
         }
-        place.idle = place.resident("VmRSS").await;
-        place
+        setup.idle = setup.resident("VmRSS").await;
+        setup
     }
 
     /// Returns a value that the kernel reports of the provisioner in KiB: `VmRSS`, or its peak `VmHWM`.
@@ -137,50 +137,50 @@ fn packed([first, second]: &[String; 2]) -> Content {
 }
 
 /// Installs 30 ConfigMaps of 900 kB, and removes them.
-async fn install_large(place: &Place) {
+async fn install_large(setup: &Setup) {
     let text = repeated("a line of text\n", 900_000);
     let maps = (0..30).map(|at| config_map("default", &format!("large{at}"), &text));
     let content = plain(&maps.collect::<Vec<_>>());
     let name = unique("large");
-    let url = place.server.add("large.tgz", archive(&content));
-    place.world.instance(&name, "plain", http(&url)).await;
-    place.world.wait_instance(&name, "Installed", "True").await;
-    let instances = place.world.api::<BundleInstance>();
+    let url = setup.server.add("large.tgz", archive(&content));
+    setup.world.instance(&name, "plain", http(&url)).await;
+    setup.world.wait_instance(&name, "Installed", "True").await;
+    let instances = setup.world.api::<BundleInstance>();
     delete(&instances, &name).await;
     wait_deleted(instances, &name).await;
 }
 
 #[tokio::test]
 async fn archives_take_at_most_256_mb_and_fit_in_the_pod_together() {
-    let mut place = Place::new().await;
-    install_large(&place).await;
-    place.assert_taken("30 objects of 900 kB", MAX_TAKEN).await;
+    let mut setup = Setup::new().await;
+    install_large(&setup).await;
+    setup.assert_taken("30 objects of 900 kB", MAX_TAKEN).await;
 
     for (number, (about, files)) in hostile().into_iter().enumerate() {
         let archive = archive(&packed(&files));
         assert!(archive.len() < MIB, "{about}: {}", archive.len());
-        place = place.restart().await;
+        setup = setup.restart().await;
         let name = if number % 2 == 0 {
-            place.fetch(archive).await
+            setup.fetch(archive).await
         } else {
-            let uploader = Reader::with_roles(&place.world, &["bundle-uploader"]).await;
+            let uploader = Reader::with_roles(&setup.world, &["bundle-uploader"]).await;
             let (name, status, _) = uploader.put(archive).await;
             assert_eq!(status, StatusCode::CREATED, "{about}");
             name
         };
-        assert!(!place.is_unpacked(&name).await, "{about}");
-        place.assert_taken(about, MAX_TAKEN).await;
-        place.delete(&name).await;
+        assert!(!setup.is_unpacked(&name).await, "{about}");
+        setup.assert_taken(about, MAX_TAKEN).await;
+        setup.delete(&name).await;
     }
 
     // All archives share one budget.
-    let place = place.restart().await;
+    let setup = setup.restart().await;
     let mut names = Vec::new();
     for (_, files) in hostile() {
-        names.push(place.fetch(archive(&packed(&files))).await);
+        names.push(setup.fetch(archive(&packed(&files))).await);
     }
     for name in &names {
-        assert!(!place.is_unpacked(name).await);
+        assert!(!setup.is_unpacked(name).await);
     }
-    place.assert_taken("all at once", MAX_TOGETHER).await;
+    setup.assert_taken("all at once", MAX_TOGETHER).await;
 }

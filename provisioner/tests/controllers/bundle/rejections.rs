@@ -49,7 +49,7 @@ async fn b07_h04_rejected_content_is_explained_without_server_text() {
         world.bundle(name, "plain", source.clone()).await;
     }
     for (name, (_, _, problem, secret)) in names.iter().zip(&rows) {
-        let status = says(name, "UnpackFailed", problem).await.status;
+        let status = wait_message(name, "UnpackFailed", problem).await.status;
         let status = serde_json::to_string(&status).unwrap();
         assert!(!status.contains(secret), "{name}: {status}");
         assert!(!status.contains("not a tar archive"), "{name}: {status}");
@@ -100,7 +100,7 @@ async fn links_are_skipped_or_fail_bundles_and_uploads() {
         let cloned = git(&server.url("linked.git"), branch("main"), None);
         let downloaded = http(&files.add("linked.tgz", packed(dir.path())));
         let assert_reported = async |name: &str| {
-            let bundle = says(name, reason, start).await;
+            let bundle = wait_message(name, reason, start).await;
             let message = message(&bundle);
             assert!(message.ends_with(end), "{message}");
             let status = bundle.status.unwrap();
@@ -126,6 +126,6 @@ async fn links_are_skipped_or_fail_bundles_and_uploads() {
         assert_eq!(answer["reason"], "EntryRefused");
         let refused = REFUSED.trim_start_matches("source bundle content: ");
         assert!(answer["message"].as_str().unwrap().starts_with(refused));
-        says(&name, "UnpackPending", "waiting for bundle to be uploaded").await;
+        wait_message(&name, "UnpackPending", "waiting for bundle to be uploaded").await;
     }
 }

@@ -71,7 +71,7 @@ async fn config_maps_are_served_and_followed() {
     let current = json!({"reason": null, "configMapReference": reference().await});
     shelf.reports("mine", current).await;
 
-    // An invalid ConfigMap and a deleted one are reported, and the last content stays.
+    // An invalid ConfigMap and a deleted one are reported, and the last content is kept.
     let mut damaged = both;
     damaged["data"]["packages"] = "{".into();
     apply(&shelf.cluster, &damaged).await;
@@ -96,7 +96,7 @@ async fn config_maps_are_served_and_followed() {
     leader.end().await;
 }
 
-/// An interruption of the watch is reported only if it lasts. The last content stays.
+/// An interruption of the watch is reported only if it lasts. The last content is kept.
 async fn only_lasting_interruptions_are_reported(shelf: &Shelf, leader: &Leader, line: &mut Line) {
     let error = || leader.ctx.catalogs.states().pop().unwrap().trouble;
     let client = shelf.client();
@@ -113,6 +113,6 @@ async fn only_lasting_interruptions_are_reported(shelf: &Shelf, leader: &Leader,
     let is_reported = |text: &String| text.starts_with("failed to get catalog config map tides: ");
     until("it is reported", text, is_reported).await;
     shelf.serves("mine", &ONE).await;
-    line.mend().await;
+    line.restore().await;
     until("no error", async || error(), Option::is_none).await;
 }

@@ -69,7 +69,7 @@ impl Server {
     }
 }
 
-pub(super) fn want(shelf: &Shelf, packages: &[&str]) {
+pub(super) fn track(shelf: &Shelf, packages: &[&str]) {
     let packages: BTreeSet<String> = packages.iter().map(|&package| package.to_owned()).collect();
     shelf.reader.ctx.catalogs.track_candidates(packages);
 }
@@ -82,7 +82,7 @@ pub(super) async fn servers_are_asked_for_what_is_wanted_and_reported(shelf: &Sh
     shelf.declare("catalogs", "mine", spec).await;
     let pending = ["catalogs/mine: pending"];
     shelf.offers_become(&pending).await;
-    want(shelf, &["tide", "none"]);
+    track(shelf, &["tide", "none"]);
     shelf.tide(&["mine: 1.0.0 1.1.0"]).await;
     assert_eq!(shelf.offers("none"), ["catalogs/mine: absent"]);
     {
@@ -144,7 +144,7 @@ async fn catalogs_of_olm_are_read_from_its_server() {
     // CRDs alone do not mean that OLM runs.
     let olm = define(&shelf.cluster, "clusterserviceversions").await;
     define(&shelf.cluster, "catalogsources").await;
-    want(&shelf, &["tide"]);
+    track(&shelf, &["tide"]);
     let spec = json!({"image": "127.0.0.1:1/org/catalog:v1"});
     shelf.declare("catalogs", "mine", spec).await;
     let unreached = "failed to reach the registry 127.0.0.1:1";
@@ -173,7 +173,7 @@ async fn catalogs_of_olm_are_read_from_its_server() {
     for (state, expected) in tests::rows![
         "CONNECTING" => "catalogs/mine: unknown: OLM does not serve the catalog yet*";
         "READY" => "catalogs/mine: tide.v1.0.0";
-        // The content that was read stays.
+        // The content that was read is kept.
         "TRANSIENT_FAILURE" => "catalogs/mine: tide.v1.0.0";
     ] {
         merge_status(&sources, "mine", &status(state)).await;
@@ -184,7 +184,7 @@ async fn catalogs_of_olm_are_read_from_its_server() {
     let source = sources.get("mine").await.unwrap();
     assert_eq!(reason(&source), "RegistryServerError", "{source:?}");
 
-    // OLM and its server are removed, and the status that OLM wrote stays. Then the image is read.
+    // OLM and its server are removed, and the status that OLM wrote is kept. Then the image is read.
     merge_status(&sources, "mine", &status("READY")).await;
     server.stop().await;
     let crds: Api<CustomResourceDefinition> = Api::all(shelf.client());

@@ -89,7 +89,7 @@ async fn new_olm_takes_over_all_served_catalogs() {
         closed.expect("the port is closed");
     }
     // Clients that are still connected get answers.
-    assert_eq!(shelf.leads_to("catalogs", "tides").await, None);
+    assert_eq!(shelf.endpoint_of("catalogs", "tides").await, None);
     wait_deleted(services.clone(), "tides").await;
     wait_deleted(services.clone(), "own").await;
     wait_deleted(shelf.api::<ServiceAccount>("catalogs"), "own").await;

@@ -3,7 +3,7 @@
 use tests::Registry;
 
 use super::{images::push_tide, *};
-use crate::support::{PATIENCE, until_within};
+use crate::support::{WAIT_TIMEOUT, until_within};
 
 pub(super) fn status(source: &CatalogSource) -> CatalogSourceStatus {
     source.status.clone().unwrap_or_default()
@@ -35,7 +35,7 @@ async fn problems_are_reported_and_polls_are_a_minute_apart() {
         let source = shelf.sources("catalogs").get("often").await.unwrap();
         status(&source).latest_image_registry_poll.unwrap()
     };
-    let again = until_within(2 * PATIENCE, "polled again", last, |last| *last > first).await;
+    let again = until_within(2 * WAIT_TIMEOUT, "polled again", last, |last| *last > first).await;
     // In a status, times are whole seconds.
     let between = again.0.duration_since(first.0);
     assert!(between.as_secs() >= 59, "{between:?}");
@@ -74,9 +74,9 @@ async fn problems_are_reported_and_others_conditions_stay(shelf: &Shelf, registr
     let fine = json!({"reason": null, "message": null});
     shelf.reports("mine", fine).await;
 
-    // The registry ends, and its last answer stays.
-    let gone = json!({"image": "127.0.0.1:1/org/catalog:v1"});
-    shelf.declare("catalogs", "mine", gone).await;
+    // The registry ends, and its last answer is kept.
+    let unreachable = json!({"image": "127.0.0.1:1/org/catalog:v1"});
+    shelf.declare("catalogs", "mine", unreachable).await;
     let text = "couldn't ensure registry server - *";
     let failed = json!({"reason": "RegistryServerError", "message": text});
     let failed = shelf.reports("mine", failed).await;

@@ -79,7 +79,7 @@ async fn as_a_cluster_admin_i_upgrade_my_cluster_and_its_catalogs() {
     let source = shelf.has("dynamic", &resolved("v1.36")).await;
     let all = "TemplatesHaveResolved True catalog image reference was successfully resolved";
     assert!(has(&source, all), "{source:?}");
-    // The template stays.
+    // The template is kept.
     assert_eq!(image(&source), template);
 
     shelf.cluster.upgrade_apiserver("v1.37.0").await.unwrap();
@@ -92,7 +92,7 @@ async fn as_a_cluster_admin_i_upgrade_my_cluster_and_its_catalogs() {
         assert_eq!(reason(&source), "RegistryServerError");
         shelf.fails_with(name, missing).await;
     }
-    // The content that was read stays.
+    // The content that was read is kept.
     let dynamic = "dynamic: 1.0.0 1.1.0";
     let offers = [dynamic, "olms: 1.0.0", "ours: 1.0.0"];
     shelf.tide(&offers).await;
@@ -158,7 +158,7 @@ async fn as_a_catalog_creator_i_provide_catalogs_for_each_release() {
     let resolved = format!("resolved_image True {}", of("4.9"));
     shelf.has("dynamic", &resolved).await;
 
-    // A variable without a value is reported, and the content that was read stays.
+    // A variable without a value is reported, and the content that was read is kept.
     let versions: Api<manifests::api::config::ClusterVersion> = Api::all(shelf.client());
     delete(&versions, "version").await;
     let last_image = json!({"type": "resolved_image", "status": "False", "message": of("4.9")});

@@ -32,9 +32,9 @@ async fn unreadable_source_does_not_hide_the_others() {
     let shelf = Shelf::bare().await;
     // Without the CRD, the list is empty and complete.
     let are_listed = async || shelf.reader.ctx.catalogs.is_synced();
-    until("there are none", are_listed, |listed| *listed).await;
+    until("an empty list was read", are_listed, |listed| *listed).await;
     assert!(shelf.offers("tide").is_empty());
-    external_servers::want(&shelf, &["tide"]);
+    external_servers::track(&shelf, &["tide"]);
     define(&shelf).await;
     let server = Server::start(None, &["1.0.0"]).await;
     let good = json!({"sourceType": "grpc", "address": server.address.to_string()});

@@ -31,8 +31,8 @@ async fn cluster_operator_reports_platform_operators() {
     reports_no_platform_operators(&platform).await;
 
     // A PlatformOperator that cannot be installed delays a new cluster and is named: 46, 47.
-    platform.want(json!({"package": {"name": "tide"}})).await;
-    platform.want(json!({"package": {"name": "typo"}})).await;
+    platform.declare(json!({"package": {"name": "tide"}})).await;
+    platform.declare(json!({"package": {"name": "typo"}})).await;
     platform.succeeds("tide", "").await;
     let (installing, one) = (
         "Progressing=True PlatformOperatorsInstalling",
@@ -60,7 +60,7 @@ async fn cluster_operator_reports_platform_operators() {
 
     // On an installed cluster, a PlatformOperator with a typo does not make the ClusterOperator unavailable.
     history(platform.world.cluster, &["Completed 4.12.0"]).await;
-    platform.want(json!({"package": {"name": "typo"}})).await;
+    platform.declare(json!({"package": {"name": "typo"}})).await;
     becomes(&platform, installing, one).await;
     let operator = becomes(&platform, "Available=True AsExpected", "1 of 2").await;
     let status = operator.status.unwrap();

@@ -26,7 +26,7 @@ async fn plain_kubernetes_has_an_upgrade_gate() {
     let tide = platform.bundles("tide", &["1.0.0"]).await.remove(0);
     let bundles = [with_maximum(tide, "4.1")];
     let server = platform.serve_mine(&package("tide", &bundles)).await;
-    platform.want(json!({"package": {"name": "tide"}})).await;
+    platform.declare(json!({"package": {"name": "tide"}})).await;
     platform.succeeds("tide", "").await;
     let one =
         |object: &PlatformStatus| (object.status.as_ref()?.details.installed == 1).then_some(());

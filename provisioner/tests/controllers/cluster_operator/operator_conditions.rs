@@ -113,7 +113,7 @@ pub(super) async fn an_operator_closes_the_gate(platform: &Platform) {
     gate_closes(platform).await;
     // A cluster admin overrides the operator.
     let overridden = json!({"spec": {"overrides": [{
-        "type": "Upgradeable", "status": "True", "reason": "Admin", "message": "go on",
+        "type": "Upgradeable", "status": "True", "reason": "Admin", "message": "proceed",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }]}});
     merge(&conditions, CONDITION, &overridden).await;

@@ -37,7 +37,7 @@ async fn only_lasting_watch_failures_close_the_gate() {
     let provisioner = platform.start_with(through(&relay)).await;
     gate_fails(&platform, "failed to list clusterversions: ").await;
     core_becomes(&platform, ("Available", "True"), "").await;
-    relay.mend();
+    relay.restore();
     gate_opens(&platform).await;
 
     // An API server that restarts does not change a condition.
@@ -45,7 +45,7 @@ async fn only_lasting_watch_failures_close_the_gate() {
     let before = api.get(AGGREGATED).await.unwrap();
     relay.fails(Fault::Busy(&["/apis/"]));
     sleep(Duration::from_secs(12)).await;
-    relay.mend();
+    relay.restore();
     // Watches back off for about ten seconds at most.
     sleep(Duration::from_secs(13)).await;
     let failed = |line: &&Value| line.to_string().contains("watch failed; relisting");
@@ -60,7 +60,7 @@ async fn only_lasting_watch_failures_close_the_gate() {
     let away = "Failed to list the platform operators: failed to list platformoperators: ";
     let degraded = ("Degraded", "True");
     operator_becomes(&platform, CORE, degraded, "PlatformOperatorsUnknown", away).await;
-    relay.mend();
+    relay.restore();
     gate_opens(&platform).await;
     core_becomes(&platform, ("Degraded", "False"), "").await;
     drop(provisioner);
@@ -73,7 +73,7 @@ async fn only_lasting_watch_failures_close_the_gate() {
         let provisioner = platform.start_with(through(&relay)).await;
         let away = "failed to list bundleinstances: the API server has not responded for 30 s";
         gate_fails(&platform, away).await;
-        relay.mend();
+        relay.restore();
         drop(provisioner);
         let provisioner = platform.start_with(through(&relay)).await;
         gate_opens(&platform).await;

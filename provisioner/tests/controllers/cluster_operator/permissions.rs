@@ -55,7 +55,7 @@ async fn openshift_manifest_grants_sufficient_permissions() {
     rules.retain(|rule| rule.verbs != ["delete"]);
     merge(&roles, role, &json!({"rules": rules})).await;
     merge(&operators, AGGREGATED, &orphan).await;
-    platform.want(json!({"package": {"name": "typo"}})).await;
+    platform.declare(json!({"package": {"name": "typo"}})).await;
     let installing = "Progressing=True PlatformOperatorsInstalling";
     let operator = becomes(&platform, installing, "Installing 1 of 1").await;
     assert_eq!(operator.owner_references(), []);

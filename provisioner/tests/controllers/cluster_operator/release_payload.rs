@@ -79,7 +79,7 @@ async fn rejected_reports_block_no_others(platform: &Platform) {
     for part in ["WARN", operation] {
         tests::assert_has(&lines[0], part);
     }
-    relay.mend();
+    relay.restore();
     becomes(platform, "Available=True AsExpected", NONE).await;
     provisioner.counts(&written(AGGREGATED, 1)).await;
     drop(provisioner);

@@ -84,7 +84,7 @@ async fn max_openshift_version_closes_gate_and_catalog_opens_it() {
     let address = server.stop().await;
     drop(provisioner);
     let provisioner = platform.start().await;
-    provisioner.says("failed to read catalog").await;
+    provisioner.wait_log("failed to read catalog").await;
     found("the other one is read", async || {
         let mut lines = provisioner.lines().into_iter();
         lines.find(|line| line["catalog"] == "catalogs/low" && line["packages"] == 2)
@@ -108,7 +108,10 @@ async fn max_openshift_version_closes_gate_and_catalog_opens_it() {
     platform.world.create(&again).await;
     let condition = format!("Installed {}", reason::INSTALL_FAILED);
     let parts = ["requires OpenShift <= 4.1"];
-    platform.world.says("moon", &condition, &parts).await;
+    platform
+        .world
+        .wait_message("moon", &condition, &parts)
+        .await;
     is_closed(&platform, "tide-system/tide").await;
     server.stop().await;
     other.stop().await;

@@ -28,7 +28,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use unpacker::{Digest, Format, Store, Tree, store::Budget};
 
 use crate::support::{
-    self, PATIENCE, Provisioner, SYSTEM, apply, create, found, merge_status, namespace_object,
+    self, Provisioner, SYSTEM, WAIT_TIMEOUT, apply, create, found, merge_status, namespace_object,
     unique, upload,
 };
 
@@ -106,7 +106,7 @@ fn browser(namespace: &str, port: u16, ca: &str) -> reqwest::Client {
         .tls_certs_only(ca)
         .resolve(&format!("core.{namespace}.svc"), address)
         .no_proxy()
-        .timeout(PATIENCE)
+        .timeout(WAIT_TIMEOUT)
         .build()
         .unwrap()
 }
@@ -191,14 +191,14 @@ impl Site {
 
     pub(super) async fn until_ready(&mut self) {
         let ready = self.ready.wait_for(|ready| *ready);
-        time::timeout(PATIENCE, ready).await.unwrap().unwrap();
+        time::timeout(WAIT_TIMEOUT, ready).await.unwrap().unwrap();
         self.ca().await;
     }
 
     /// Ends the service as the process would.
     pub(super) async fn stop(self) {
         self.stop.disarm().cancel();
-        let ended = time::timeout(PATIENCE / 6, self.serving).await;
+        let ended = time::timeout(WAIT_TIMEOUT / 6, self.serving).await;
         ended.expect("it ends by itself").unwrap();
         drop(self.dir);
     }

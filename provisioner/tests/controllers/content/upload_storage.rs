@@ -82,7 +82,7 @@ async fn upload_survives_the_loss_of_the_store(site: &Site) {
     assert_eq!(upload_of(site, &bundle, &second).await, Stored);
     assert_eq!(restored(site, &bundle).await, Some(digest(&second)));
 
-    // Without a garbage collector, the ConfigMaps of a deleted Bundle stay. They do not belong to its successor.
+    // Without a garbage collector, the ConfigMaps of a deleted Bundle remain. They do not belong to its successor.
     delete(&site.bundles(), &bundle.name_any()).await;
     let successor = Bundle::new(&bundle.name_any(), bundle.spec.clone());
     let successor = create(&site.bundles(), &successor).await;

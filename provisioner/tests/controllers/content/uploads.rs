@@ -317,7 +317,7 @@ async fn permission_on_the_url_is_deprecated(site: &Site) {
         assert!(warning.starts_with("299 - \""), "{warning}");
         assert_has(warning, "bundles.core.rukpak.io/content");
     }
-    // The role of the install file has the permission that stays.
+    // The role of the install file has the permission that is not deprecated.
     let uploader = site.token(&["bundle-uploader"]).await;
     assert_eq!(site.get(&path, &uploader).await.header("warning"), "");
 }

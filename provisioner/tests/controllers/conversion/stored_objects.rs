@@ -44,7 +44,7 @@ pub(super) async fn unread_fields_are_kept(client: &Client) {
         merge(&new, name, &json!({"spec": {"displayName": "Mine"}})).await;
         spec["displayName"] = "Mine".into();
         assert_eq!(old.get(name).await.unwrap().data["spec"], spec);
-        merge_status(&new, name, &json!({"status": {"message": "told"}})).await;
+        merge_status(&new, name, &json!({"status": {"message": "reported"}})).await;
         // Changed values are validated again, and so are objects that are created in v1.
         for change in [
             json!({"secrets": ["t"]}),

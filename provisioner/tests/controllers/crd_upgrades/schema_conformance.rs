@@ -84,7 +84,7 @@ const CASES: &str = r#"
       => ["123e4567-e89b-42d3-a456-426614174000", "123e4567-e89b-12d3-a456-426614174000", "123e4567-e89b-42d3-c456-426614174000"]
     {"type": "string", "format": "byte"} => ["aGk=", "aGk", "%%%", ""]
     {"type": "string", "format": "password"} => ["x"]
-    {"type": "string", "format": "nobody-knows"} => ["x"]
+    {"type": "string", "format": "unknown"} => ["x"]
 "#;
 
 /// Returns the schemas, each with at most five values: a problem names at most five custom resources.

@@ -26,7 +26,7 @@ async fn is_waited_for(
 ) {
     let mark = stage.audit.mark();
     install_maps(&stage.world, name, MAPS).await;
-    stage.world.says(name, "Installed", texts).await;
+    stage.world.wait_message(name, "Installed", texts).await;
     sleep(WHILE).await;
     stage.audit.since(&mark).at_most(max_requests, name);
     remove.await;

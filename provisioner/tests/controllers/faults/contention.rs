@@ -36,10 +36,10 @@ async fn written_instance_is_not_written_back(stage: &Stage) {
     };
     let mark = stage.audit.mark();
     let end = Instant::now() + WHILE;
-    let mut pace = interval(INTERVAL);
+    let mut ticks = interval(INTERVAL);
     let mut count = 0;
     while Instant::now() < end {
-        pace.tick().await;
+        ticks.tick().await;
         annotate(count.to_string()).await.unwrap();
         count += 1;
     }
@@ -49,9 +49,9 @@ async fn written_instance_is_not_written_back(stage: &Stage) {
 
     // An upgrade and a removal come through between their writes.
     let rival = async {
-        let mut pace = interval(INTERVAL);
+        let mut ticks = interval(INTERVAL);
         for n in 0.. {
-            pace.tick().await;
+            ticks.tick().await;
             if annotate(format!("more {n}")).await.is_err() {
                 break;
             }
@@ -78,15 +78,15 @@ async fn contested_object_is_repaired_with_delays(stage: &Stage) {
     let theirs = json!({"data": {"text": "rival"}});
     let mark = stage.audit.mark();
     let end = Instant::now() + WHILE;
-    let mut pace = interval(INTERVAL);
+    let mut ticks = interval(INTERVAL);
     while Instant::now() < end {
-        pace.tick().await;
+        ticks.tick().await;
         patch_as(&maps, "map-05", "rival", &theirs).await;
     }
     let requests = stage.audit.since(&mark);
     requests.at_most(60, "an object that is written all the time");
     let parts = ["rival repeatedly changes"];
-    world.says(&play.name, "Progressing", &parts).await;
+    world.wait_message(&play.name, "Progressing", &parts).await;
     let settled = Instant::now();
     let text = async || maps.get("map-05").await.unwrap().data.unwrap()["text"].clone();
     until("its own value is back", text, |text| text == "1").await;

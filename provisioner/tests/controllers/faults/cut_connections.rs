@@ -27,7 +27,7 @@ async fn cuts_do_no_harm(stage: &Stage, line: &mut Line) {
         sleep(Duration::from_millis(random.u64(1..400))).await;
         line.cut();
         sleep(Duration::from_millis(random.u64(0..200))).await;
-        line.mend().await;
+        line.restore().await;
         if cut % 4 == 3 {
             version = 3 - version;
             play.upgrade(world, version).await;
@@ -40,7 +40,7 @@ async fn cuts_do_no_harm(stage: &Stage, line: &mut Line) {
     for _ in 0..4 {
         sleep(Duration::from_millis(random.u64(1..200))).await;
         line.cut();
-        line.mend().await;
+        line.restore().await;
     }
     play.wait_deleted(world).await;
     stage.audit.since(&mark).at_most(4000, "cuts");
@@ -63,7 +63,7 @@ async fn expired_watch_is_followed_by_a_list(stage: &Stage, line: &mut Line) {
     stage.cluster.stop(Apiserver).await.unwrap();
     stage.cluster.start_again(Apiserver).await.unwrap();
     let mark = stage.audit.mark();
-    line.mend().await;
+    line.restore().await;
     wait_for(maps, "map-01", "there again", |map: &ConfigMap| {
         (map.uid() != before).then_some(())
     })

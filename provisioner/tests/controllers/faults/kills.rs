@@ -16,7 +16,7 @@ use crate::support::{
 };
 
 /// Longest time between two kills, in milliseconds: a little more than an installation takes.
-const LONGEST: u64 = 900;
+const MAX_DELAY_MS: u64 = 900;
 
 fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
@@ -108,7 +108,7 @@ impl Subject {
             now = Declared::Version(version);
         }
         if now.needs_content() && self.is_cut {
-            self.line.mend().await;
+            self.line.restore().await;
             self.is_cut = false;
         }
         if self.declared == Declared::Nothing {
@@ -151,7 +151,7 @@ impl Subject {
             let newest = newest_revision(&status);
             // The objects may be those that are installed.
             let generation = instance.metadata.generation;
-            let says = |type_, reason: &str, part: &str| {
+            let reports = |type_, reason: &str, part: &str| {
                 condition(&status.conditions, type_).is_some_and(|condition| {
                     condition.reason == reason
                         && condition.observed_generation == generation
@@ -160,8 +160,8 @@ impl Subject {
             };
             let bundle = status.installed_bundle_name.as_deref();
             let is_over = bundle.is_some_and(|bundle| {
-                says("HasValidBundle", "UnpackSuccessful", bundle)
-                    && says("Installed", "InstallationSucceeded", bundle)
+                reports("HasValidBundle", "UnpackSuccessful", bundle)
+                    && reports("Installed", "InstallationSucceeded", bundle)
             });
             (newest > before || is_over)
                 .then_some(())
@@ -219,7 +219,7 @@ async fn survives(prefix: &str, kills: u64, is_kept: bool) {
                 subject.declare(&world, now).await;
             }
         }
-        sleep(Duration::from_millis(random.u64(0..LONGEST))).await;
+        sleep(Duration::from_millis(random.u64(0..MAX_DELAY_MS))).await;
         provisioner.kill().await;
         provisioner = start();
         let began = Instant::now();

@@ -26,18 +26,20 @@ async fn webhook_that_removes_labels_is_reported_and_not_fought() {
     let hook = Hook::new(world, &name, Say::Change(change)).await;
     let mark = stage.audit.mark();
     install_maps(world, &name, MAPS).await;
-    world.says(&name, "Progressing", &["repeatedly"]).await;
+    world
+        .wait_message(&name, "Progressing", &["repeatedly"])
+        .await;
     sleep(WHILE).await;
     stage.audit.since(&mark).at_most(300, "labels taken away");
 
     hook.remove(world).await;
     let maps: Api<ConfigMap> = Api::namespaced(world.client(), &name);
     // The next repair is up to 80 seconds later.
-    let labelled = async || {
+    let labeled = async || {
         let found = maps.list(&ListParams::default()).await.unwrap();
         let is_ours = |map: &&ConfigMap| map.labels().contains_key(labels::OWNER_NAME);
         found.iter().filter(is_ours).count()
     };
-    until("labels are back", labelled, |count| *count == MAPS).await;
+    until("labels are back", labeled, |count| *count == MAPS).await;
     world.uninstall(&name).await;
 }

@@ -35,9 +35,9 @@ async fn replica_takes_over_from_a_killed_or_stopped_leader() {
     let world = World::bare(cluster);
     let play = Play::new(&world, "led").await;
     let first = replica(cluster, "first").await;
-    first.says("leading").await;
+    first.wait_log("leading").await;
     let second = replica(cluster, "second").await;
-    second.says("waiting for the leader Lease").await;
+    second.wait_log("waiting for the leader Lease").await;
     let mark = audit.mark();
     play.install(&world, 1).await;
     play.settled(&world, 1).await;
@@ -50,7 +50,7 @@ async fn replica_takes_over_from_a_killed_or_stopped_leader() {
     sleep(Duration::from_millis(fastrand::u64(50..600))).await;
     first.signal("KILL").await;
     let killed = Instant::now();
-    second.says("leading").await;
+    second.wait_log("leading").await;
     took("from a kill to the next leader", killed);
     let took = killed.elapsed();
     assert!(took < LEASE + LEASE / 2, "{took:?} of a Lease of {LEASE:?}");
@@ -58,11 +58,11 @@ async fn replica_takes_over_from_a_killed_or_stopped_leader() {
 
     // Stopped during another one.
     let third = replica(cluster, "third").await;
-    third.says("waiting for the leader Lease").await;
+    third.wait_log("waiting for the leader Lease").await;
     play.upgrade(&world, 1).await;
     sleep(Duration::from_millis(fastrand::u64(50..600))).await;
     second.signal("STOP").await;
-    third.says("leading").await;
+    third.wait_log("leading").await;
     play.settled(&world, 1).await;
     play.upgrade(&world, 2).await;
     let mark = audit.mark();

@@ -28,7 +28,7 @@ async fn registry_is_waited_for(stage: &Stage) {
         .since(&mark)
         .at_most(60, "a registry that is down");
 
-    line.mend().await;
+    line.restore().await;
     let mended = Instant::now();
     world.wait_instance(&name, "Healthy", "True").await;
     took("from the registry's return to the installation", mended);
@@ -46,7 +46,7 @@ async fn storage_is_waited_for(stage: &Stage, dir: &Path) {
     // Root cannot write below a regular file either.
     let away = dir.join("away");
     fs::rename(&store, &away).unwrap();
-    fs::write(&store, "in the way").unwrap();
+    fs::write(&store, "a regular file").unwrap();
     let mark = stage.audit.mark();
     play.upgrade(world, 2).await;
     fails(stage, &play.name, store.to_str().unwrap()).await;
@@ -74,5 +74,5 @@ async fn outages_of_registry_and_storage_are_waited_for() {
 /// Waits until an instance reports the part of its environment that makes its content unavailable.
 async fn fails(stage: &Stage, name: &str, part: &str) {
     let failed = "HasValidBundle UnpackFailed";
-    stage.world.says(name, failed, &[part]).await;
+    stage.world.wait_message(name, failed, &[part]).await;
 }

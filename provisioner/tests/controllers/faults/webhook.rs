@@ -8,7 +8,7 @@ use k8s_openapi::api::{
 };
 use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
-use tests::{Authority, Site};
+use tests::Site;
 
 use crate::support::{World, config_map, delete, until};
 
@@ -28,7 +28,7 @@ pub(crate) struct Hook {
 
 impl Hook {
     pub(crate) async fn new(world: &World, namespace: &str, say: Say) -> Self {
-        let ca = Authority::default();
+        let ca = tests::Authority::default();
         let site = Site::start(Some(&ca), move |request| {
             let answer = answer(&request, &say);
             async move { answer }

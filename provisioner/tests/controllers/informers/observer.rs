@@ -20,7 +20,7 @@ use provisioner::cluster::impersonation::ImpersonatedClients;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::timeout};
 
-use crate::support::PATIENCE;
+use crate::support::WAIT_TIMEOUT;
 
 /// Watches, and a namespace for their objects.
 pub(crate) struct Observer {
@@ -109,7 +109,7 @@ impl Observer {
     }
 
     /// Declares the objects of an instance.
-    pub(crate) fn want_kinds(
+    pub(crate) fn declare_kinds(
         &self,
         instance: &str,
         account: Option<&Account>,
@@ -141,10 +141,10 @@ impl Observer {
                 if predicate(&view) {
                     return view;
                 }
-                while self.woken.recv().await.expect("watches go on") != instance {}
+                while self.woken.recv().await.expect("watches continue") != instance {}
             }
         };
-        let outcome = timeout(PATIENCE, observe).await.ok();
+        let outcome = timeout(WAIT_TIMEOUT, observe).await.ok();
         outcome.unwrap_or_else(|| {
             let view = self.watches.view(instance);
             panic!("{instance}: not {description}: {view:#?}")

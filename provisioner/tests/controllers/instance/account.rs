@@ -68,7 +68,7 @@ async fn install(world: &World, name: &str, account: &ServiceAccountRef, objects
 /// Waits until an instance reports the missing permissions of its account, and grants them with the reported command,
 /// `kubectl create -f -`.
 async fn grant(world: &World, name: &str) -> String {
-    let instance = says(world, name, "Installed", &["apply the manifest below"]).await;
+    let instance = wait_message(world, name, "Installed", &["apply the manifest below"]).await;
     assert_eq!(line(&instance, "Installed"), "False InstallFailed");
     assert_eq!(line(&instance, "Progressing"), "False Blocked");
     let text = message(&instance, "Installed");
@@ -108,7 +108,7 @@ async fn operator_is_installed_with_the_reported_permissions() {
     instance.spec.install_namespace = Some(space.name().to_owned());
     instance.spec.service_account = Some(installer(world, space.name()).await);
     world.create(&instance).await;
-    let live = says(world, &name, "Installed", &["lacks permissions"]).await;
+    let live = wait_message(world, &name, "Installed", &["lacks permissions"]).await;
     let lacks =
         format!("ServiceAccount {space}/installer lacks permissions required by this bundle");
     assert!(message(&live, "Installed").starts_with(&lacks), "{live:?}");
@@ -164,7 +164,7 @@ async fn revoked_permissions_are_reported_and_affect_no_others() {
         let patch = json!({"data": {"v": "2"}});
         patch_as_other(&maps(world, namespace), "a", patch).await;
     }
-    let instance = says(world, name, "Installed", &["cannot patch"]).await;
+    let instance = wait_message(world, name, "Installed", &["cannot patch"]).await;
     assert_eq!(line(&instance, "Installed"), "True ReconcileFailed");
     let parts = [
         "is installed, but some of its objects are not in the desired state",
@@ -187,7 +187,7 @@ async fn revoked_permissions_are_reported_and_affect_no_others() {
     let api: Api<BundleInstance> = world.api();
     support::delete(&api, name).await;
     let object = format!("ConfigMap {space}/a");
-    let instance = says(world, name, "Progressing", &[&object]).await;
+    let instance = wait_message(world, name, "Progressing", &[&object]).await;
     assert_eq!(line(&instance, "Progressing"), "True Retrying");
     assert_message(&instance, "Progressing", &["grant this permission"]);
     maps(world, space.name()).get("a").await.unwrap();
@@ -203,7 +203,7 @@ async fn another_account_is_checked_and_used(world: &World, name: &str, first: &
     let (cluster, namespace) = (world.cluster, first.namespace.as_str());
     let second = service_account(cluster, namespace, "second").await;
     change(world, name, json!({"spec": {"serviceAccount": second}})).await;
-    let lacking = says(world, name, "Installed", &["apply the manifest below"]).await;
+    let lacking = wait_message(world, name, "Installed", &["apply the manifest below"]).await;
     assert_eq!(line(&lacking, "Installed"), "True ReconcileFailed");
 
     let space = Some(namespace);
@@ -243,14 +243,14 @@ async fn account_problems_are_reported_with_their_remedies() {
         "bind ClusterRole provisioner-install-anything",
         "set a spec.serviceAccount",
     ];
-    says(world, &name, "Installed", &parts).await;
+    wait_message(world, &name, "Installed", &parts).await;
 
     // The account does not exist.
     trust(world, space.name()).await;
     let named = json!({"name": "installer", "namespace": space.name()});
     change(world, &name, json!({"spec": {"serviceAccount": named}})).await;
     let missing = format!("ServiceAccount {space}/installer does not exist: ");
-    let refused = says(world, &name, "Installed", &[&missing]).await;
+    let refused = wait_message(world, &name, "Installed", &[&missing]).await;
     let expected = missing + "create it, or correct spec.serviceAccount";
     assert_eq!(message(&refused, "Installed"), expected);
 
@@ -261,7 +261,7 @@ async fn account_problems_are_reported_with_their_remedies() {
     let denied =
         format!("the provisioner is not allowed to impersonate ServiceAccount {space}/installer");
     let parts = [denied.as_str(), "cannot impersonate"];
-    let refused = says(world, &name, "Installed", &parts).await;
+    let refused = wait_message(world, &name, "Installed", &parts).await;
     let problem = message(&refused, "Installed");
     // The command in the message is complete.
     let introduction = "run as a cluster admin: kubectl ";
@@ -312,7 +312,7 @@ async fn the_install_file_belongs_to_no_bundle() {
     };
     let before = state().await;
     install(world, &name, &account, &objects).await;
-    let instance = says(world, &name, "Installed", &["ClusterRole provisioner"]).await;
+    let instance = wait_message(world, &name, "Installed", &["ClusterRole provisioner"]).await;
     assert_eq!(line(&instance, "Installed"), "False InstallFailed");
     let parts = [
         "ClusterRole provisioner already exists and is owned by",

@@ -176,12 +176,12 @@ async fn newer_kubernetes_takes_an_override(world: &World, before: &BundleInstan
         now.overrides[0].reason => "tested";
     }
 
-    // Without the override the constraint applies again. The installed bundle is unaffected and stays in its desired state.
+    // Without the override the constraint applies again. The installed bundle keeps its desired state.
     let config = json!({"deploymentConfig": {"env": [{"name": "LOUD", "value": "yes"}]}});
     let patch = json!({"spec": {"overrides": null, "config": config}});
     change(world, &name, patch).await;
     let notice = "the bundle is already installed and is kept";
-    says(world, &name, "Installed", &[notice]).await;
+    wait_message(world, &name, "Installed", &[notice]).await;
     let live = wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
     assert_eq!(status(&live).facts.version.as_deref(), Some("2.0.0"));
 }

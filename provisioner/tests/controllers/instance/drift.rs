@@ -1,4 +1,4 @@
-//! Installed objects stay in their desired state, and an idle provisioner sends no requests.
+//! Installed objects keep their desired state, and an idle provisioner sends no requests.
 
 mod idle;
 

@@ -60,7 +60,7 @@ async fn rejected_objects_are_named(world: &World, before: &BundleInstance, name
         let objects = [map(namespace, "a", &[("v", "2")]), object];
         let source = publish(world, &format!("{name}:{}", unique("rejected")), &objects).await;
         point_at(world, &name, &source).await;
-        says(world, &name, kind, &parts).await;
+        wait_message(world, &name, kind, &parts).await;
         unharmed(world, before, namespace).await;
     }
 }
@@ -138,7 +138,7 @@ async fn failing_templates_keep_the_installed_bundle_and_few_others() {
         let absent = format!("absent-{name}-{n}");
         let image = image(&world.registry.image(&format!("{absent}:v1")));
         point_at(world, &name, &image).await;
-        let live = says(world, &name, "HasValidBundle UnpackFailed", &[&absent]).await;
+        let live = wait_message(world, &name, "HasValidBundle UnpackFailed", &[&absent]).await;
         let installed = live.status.unwrap().installed_bundle_name;
         assert_eq!(installed, Some(before.name_any()));
         // The installed and the desired Bundle, and two others.
@@ -179,7 +179,7 @@ async fn nested_instance_cannot_install_its_parent() {
     wait_reason(world, &parent, "Progressing", "Paused").await;
     upgrade(world, &child, "circle", &[nested(&parent, outer)]).await;
     let circle = format!("BundleInstance {parent} installs BundleInstance {child}");
-    says(world, &child, "Installed UpgradeFailed", &[&circle]).await;
+    wait_message(world, &child, "Installed UpgradeFailed", &[&circle]).await;
     unharmed(world, &before, space.name()).await;
 
     change(world, &parent, json!({"spec": {"paused": false}})).await;

@@ -240,7 +240,7 @@ async fn unknown_class_is_reported_for_instance_and_template() {
         "template": {"spec": {"provisionerClassName": unknown}},
     }});
     change(world, &name, class).await;
-    let live = says(world, &name, "HasValidBundle UnpackFailed", &[unknown]).await;
+    let live = wait_message(world, &name, "HasValidBundle UnpackFailed", &[unknown]).await;
     assert_eq!(line(&live, "Installed"), "False NotInstalled");
 
     // Both spellings of a class are one class, and the converter of document 004 is the registry class.

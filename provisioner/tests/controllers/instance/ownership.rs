@@ -91,7 +91,7 @@ async fn i11_simultaneous_installations_have_exactly_one_owner() {
         let well = world.wait_instance(&winner, "Healthy", "True").await;
         assert_eq!(line(&well, "Installed"), "True InstallationSucceeded");
         let part = format!("is owned by BundleInstance {winner}");
-        let refused = says(world, loser, "Installed", &[&part]).await;
+        let refused = wait_message(world, loser, "Installed", &[&part]).await;
         assert_eq!(line(&refused, "Installed"), "False InstallFailed");
         assert_eq!(refused.status.unwrap().installed_bundle_name, None);
         let found = api.get(object).await.unwrap();

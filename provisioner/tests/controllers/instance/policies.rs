@@ -90,8 +90,8 @@ impl Scene {
     }
 
     /// Waits until a condition of the instance mentions this part during the uninstall.
-    async fn says(&self, part: &str) -> String {
-        let found = says(self.world, &self.name, "Progressing", &[part]).await;
+    async fn wait_message(&self, part: &str) -> String {
+        let found = wait_message(self.world, &self.name, "Progressing", &[part]).await;
         message(&found, "Progressing").to_owned()
     }
 
@@ -229,7 +229,7 @@ async fn i12_only_uninstalls_delete_custom_resources_unless_retained() {
         "example.com/operator",
         "set spec.crdDeletionPolicy to Retain",
     ];
-    has_parts(&scene.says("held").await, &parts);
+    has_parts(&scene.wait_message("held").await, &parts);
     assert_eq!(scene.widgets("v1").get_opt("free").await.unwrap(), None);
     // The operator that has to finalize the other custom resource still exists.
     let operator = deployments(world, space).get("operator").await.unwrap();
@@ -251,7 +251,7 @@ async fn retain_releases_a_crd_that_another_client_deletes() {
     scene.widget("v1", "stuck", &["example.com/absent"]).await;
     support::delete(&scene.crds(), &scene.crd()).await;
     scene.request_deletion().await;
-    let text = scene.says("customresourcecleanup").await;
+    let text = scene.wait_message("customresourcecleanup").await;
     assert_has(text, &scene.crd());
     scene.set_policy("Retain").await;
     scene.is_deleted().await;
@@ -267,7 +267,7 @@ async fn crds_that_leave_a_bundle_are_pruned_if_unused() {
         CrdDeletionPolicy::Delete => "1 custom resource is left";
         CrdDeletionPolicy::Retain => "is kept by spec.crdDeletionPolicy Retain";
     ] {
-        let scene = Scene::new("stays", policy).await;
+        let scene = Scene::new("retained", policy).await;
         scene.widget("v1", "precious", &[]).await;
         upgrade(scene.world, &scene.name, "v2", &[scene.operator()]).await;
         let settled = scene.has_left().await;
@@ -329,7 +329,7 @@ async fn unreadable_custom_resources_are_reported_and_keep_their_crd() {
         "make sure that the conversion webhook of its CRD is running",
         "set spec.crdDeletionPolicy to Retain",
     ];
-    has_parts(&scene.says("conversion webhook").await, &parts);
+    has_parts(&scene.wait_message("conversion webhook").await, &parts);
     // The operator that could convert them still exists.
     let operators = deployments(scene.world, scene.space.name());
     assert!(operators.get_opt("operator").await.unwrap().is_some());

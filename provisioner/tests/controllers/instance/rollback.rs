@@ -41,10 +41,10 @@ async fn unhealthy_upgrade_is_reported_and_rolled_back_once() {
     assert_eq!(line(&failing, "Installed"), "True InstallationSucceeded");
     // A failing pod is named as well.
     let pod = format!("(v1, Kind=Pod)({space}/a): ");
-    let named = says(world, &name, "Healthy", &[&pod, "CrashLoopBackOff"]).await;
+    let named = wait_message(world, &name, "Healthy", &[&pod, "CrashLoopBackOff"]).await;
     assert!(line(&named, "Healthy").starts_with("False "), "{named:?}");
-    // The old Bundle also stays after the progress deadline of the Deployment.
-    let failed = says(world, &name, "Healthy", &["ProgressDeadlineExceeded"]).await;
+    // The old Bundle is also kept after the progress deadline of the Deployment.
+    let failed = wait_message(world, &name, "Healthy", &["ProgressDeadlineExceeded"]).await;
     for instance in [failing, failed] {
         let previous = instance.status.unwrap().previous_bundle_name;
         assert_eq!(previous.as_deref(), installed(&first));
@@ -108,7 +108,7 @@ async fn rejected_rollback_reports_both_reasons_and_is_not_repeated() {
         widget(&group, space.name(), "bad", "large"),
     ];
     upgrade(world, &name, "v2", &v2).await;
-    let stuck = says(world, &name, "Installed", &["immutable", "bad"]).await;
+    let stuck = wait_message(world, &name, "Installed", &["immutable", "bad"]).await;
     assert!(stuck.status.unwrap().failed_template_hash.is_some());
 
     // A further reconcile reports the same.
@@ -135,7 +135,7 @@ async fn rejected_rollback_reports_both_reasons_and_is_not_repeated() {
     assert_message(&back, "Installed", &["bad"]);
     has_value(world, space.name(), "v", "v", "1").await;
     support::wait_deleted(maps(world, space.name()), "new").await;
-    // The CRD stays in its newer form, in which custom resources may be stored.
+    // The CRD keeps its newer form, in which custom resources may be stored.
     assert_eq!(served(world, &group).await, ["v1", "v2"]);
     delete(world, &name).await;
 }

@@ -20,7 +20,7 @@ async fn slow_apiserver_only_delays_the_day_0_installation() {
     let platform = Platform::new().await;
     let bundles = platform.bundles("tide", &["1.0.0"]).await;
     let server = platform.serve_mine(&package("tide", &bundles)).await;
-    platform.want(json!({"package": {"name": "tide"}})).await;
+    platform.declare(json!({"package": {"name": "tide"}})).await;
 
     // Connections end while no server listens behind the line.
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -31,7 +31,7 @@ async fn slow_apiserver_only_delays_the_day_0_installation() {
     let (_dir, options) = platform.prepared(tests::with!(Options, kubeconfig));
     let provisioner = Provisioner::launch(platform.world.cluster, options);
     let pid = provisioner.pid().await;
-    provisioner.says("listening").await;
+    provisioner.wait_log("listening").await;
     is_retried(&line, 3).await;
     // Then the API server answers that it is unavailable.
     let relay = Relay::at(platform.world.cluster, address).await;
@@ -41,7 +41,7 @@ async fn slow_apiserver_only_delays_the_day_0_installation() {
     let tide = operators.get("tide").await.unwrap();
     assert!(tide.status.is_none(), "{:?}", tide.status);
     assert!(!provisioner.has_ended(), "{}", provisioner.log());
-    relay.mend();
+    relay.restore();
     platform.has("tide", "1.0.0").await;
     platform.succeeds("tide", "Successfully applied").await;
     assert!(!provisioner.has_ended(), "{}", provisioner.log());

@@ -19,7 +19,7 @@ async fn unavailable_catalog_causes_no_worse_choice() {
     let platform = Platform::bare().await;
     let _provisioner = platform.start().await;
     platform.define(&optional_crd("PlatformOperator")).await;
-    platform.want(json!({"package": {"name": "tide"}})).await;
+    platform.declare(json!({"package": {"name": "tide"}})).await;
     let failed = "failed to find candidate olm.bundles from the tide package";
     let not_installed = ("Unknown", "NotInstalled", "no bundle is installed");
     for (condition, expected) in tests::rows![
@@ -27,7 +27,7 @@ async fn unavailable_catalog_causes_no_worse_choice() {
         CATALOG_AVAILABLE => ("False", "NoCatalogs", "no catalog found");
         UPGRADEABLE => not_installed;
     ] {
-        platform.says("tide", condition, expected).await;
+        platform.wait_condition("tide", condition, expected).await;
     }
     platform.define(&optional_crd("CatalogSource")).await;
     // Invalid catalogs are reported, and do not affect the others.
@@ -49,11 +49,11 @@ async fn unavailable_catalog_causes_no_worse_choice() {
     let from_lesser = json!({"address": from_lesser, "priority": -5});
     platform.source("a-lesser", from_lesser).await;
     platform.has("tide", "1.0.0").await;
-    // The installed bundle stays with its catalog until the operator pins another one. A second operator is installed
+    // The installed bundle belongs to its catalog until the operator pins another one. A second operator is installed
     // after the priority of the other catalog could have had an effect.
     let from_better = json!({"address": from_better, "priority": 5});
     platform.source("better", from_better).await;
-    platform.want(json!({"package": {"name": "surf"}})).await;
+    platform.declare(json!({"package": {"name": "surf"}})).await;
     platform.has("surf", "1.0.0").await;
     assert_eq!(platform.choices("tide").await, ["1.0.0"]);
     let pin = |catalog: Value| json!({"spec": {"catalog": catalog}});
@@ -74,7 +74,7 @@ async fn unavailable_catalog_causes_no_worse_choice() {
         delete(&sources, name).await;
     }
     are_available(&platform, "all catalogs are available").await;
-    // The better catalog becomes unavailable: the choice stays, and is not downgraded.
+    // The better catalog becomes unavailable: the choice is kept and not downgraded.
     let address = better.stop().await;
     is_unavailable(&platform, "catalogs/better: ").await;
     let patch = json!({"metadata": {"labels": {"look": "again"}}});
@@ -86,7 +86,7 @@ async fn unavailable_catalog_causes_no_worse_choice() {
     let wave = platform.bundles("wave", &["1.0.0"]).await;
     let all: [(&str, &[Value]); 3] = [both[0], both[1], ("wave", &wave)];
     let lesser = lesser.replaced(&packages(&all)).await;
-    platform.want(json!({"package": {"name": "wave"}})).await;
+    platform.declare(json!({"package": {"name": "wave"}})).await;
     platform.has("wave", "1.0.0").await;
 
     // The catalog is available again with a newer version, and then without the package.
@@ -101,9 +101,11 @@ async fn unavailable_catalog_causes_no_worse_choice() {
 
     // Only the pinned catalog is considered.
     let named = json!({"package": {"name": "tide"}, "catalog": {"name": "missing"}});
-    platform.want(named).await;
+    platform.declare(named).await;
     let none = ("False", "NoCatalogs", "correct spec.catalog");
-    platform.says("tide", CATALOG_AVAILABLE, none).await;
+    platform
+        .wait_condition("tide", CATALOG_AVAILABLE, none)
+        .await;
     platform.succeeds("tide", "Successfully applied").await;
     for server in [lesser, better] {
         server.stop().await;
@@ -112,10 +114,14 @@ async fn unavailable_catalog_causes_no_worse_choice() {
 
 async fn is_unavailable(platform: &Platform, part: &str) {
     let expected = ("False", "CatalogUnavailable", part);
-    platform.says("tide", CATALOG_AVAILABLE, expected).await;
+    platform
+        .wait_condition("tide", CATALOG_AVAILABLE, expected)
+        .await;
 }
 
 async fn are_available(platform: &Platform, part: &str) {
     let expected = ("True", "CatalogsAvailable", part);
-    platform.says("tide", CATALOG_AVAILABLE, expected).await;
+    platform
+        .wait_condition("tide", CATALOG_AVAILABLE, expected)
+        .await;
 }

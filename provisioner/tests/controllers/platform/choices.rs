@@ -29,7 +29,7 @@ impl Scene {
     async fn with(platform: Platform, provisioner: Provisioner) -> Self {
         let bundles = platform.bundles("tide", &["1.0.0", "1.1.0"]).await;
         let server = platform.serve_mine(&package("tide", &bundles[..1])).await;
-        platform.want(json!({"package": {"name": "tide"}})).await;
+        platform.declare(json!({"package": {"name": "tide"}})).await;
         platform.has("tide", "1.0.0").await;
         platform.succeeds("tide", "Successfully applied").await;
         let scene = Self {
@@ -89,7 +89,7 @@ impl Scene {
 
 /// Starts a provisioner while status writes are denied, and leaves the operator `tide` without a catalog.
 async fn failed_status_writes_back_off(platform: &Platform) -> Provisioner {
-    platform.want(json!({"package": {"name": "tide"}})).await;
+    platform.declare(json!({"package": {"name": "tide"}})).await;
     let status = ("platform.openshift.io", "platformoperators/status");
     let operators = platform.operators();
     let patch = Patch::Merge(json!({"status": {"clusterMinor": "1.1"}}));

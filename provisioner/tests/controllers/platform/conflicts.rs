@@ -38,12 +38,14 @@ async fn package_and_instance_have_exactly_one_owner() {
     theirs.spec.provisioner_class_name = "example.com-other".to_owned();
     platform.world.create(&theirs).await;
     for (package, _) in &all {
-        platform.want(json!({"package": {"name": package}})).await;
+        platform
+            .declare(json!({"package": {"name": package}}))
+            .await;
     }
     // The creation times differ by a second, so that one operator is first.
     tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
     let tide = json!({"package": {"name": "tide"}});
-    platform.want_as("second", tide).await;
+    platform.declare_as("second", tide).await;
     let _provisioner = platform.start().await;
 
     platform.has("tide", "1.0.0").await;
@@ -86,7 +88,7 @@ async fn package_and_instance_have_exactly_one_owner() {
     server.stop().await;
 }
 
-/// Fields of the operator are repaired. Fields that an admin adds stay.
+/// Fields of the operator are repaired. Fields that an admin adds are kept.
 async fn changes_of_others_are_repaired(platform: &Platform) {
     let digest = format!("sha256:{}", "1".repeat(64));
     let entry = json!({"constraint": "minKubeVersion", "digest": digest, "reason": "mine"});

@@ -76,11 +76,13 @@ impl Sea {
         let all = vec![("tide", tide), ("surf", surf), ("moon", moon)];
         let server = platform.serve_mine(&begin(&all, 1)).await;
         for package in ["tide", "surf", "moon"] {
-            platform.want(json!({"package": {"name": package}})).await;
+            platform
+                .declare(json!({"package": {"name": package}}))
+                .await;
         }
         // The pattern of the CRD has no anchors and accepts this name.
         let odd = json!({"package": {"name": "Foo_Bar!"}});
-        platform.want_as("odd", odd).await;
+        platform.declare_as("odd", odd).await;
         Self {
             platform,
             packages: all,
@@ -115,7 +117,7 @@ impl Sea {
             platform.becomes(name, "False", "SourceFailed", part).await;
         }
         let closed = ("False", "IncompatibleOperatorsInstalled", BLOCKS);
-        platform.says("surf", UPGRADEABLE, closed).await;
+        platform.wait_condition("surf", UPGRADEABLE, closed).await;
         has_approved_minors(platform, "tide", "4.12 1.0").await;
         self.becomes_idle().await;
     }
@@ -151,7 +153,7 @@ impl Sea {
         let all = ["1.0.0", "1.0.1", "1.1.0", "1.2.0"];
         assert_eq!(platform.choices("tide").await, all);
         has_approved_minors(platform, "tide", "4.13 1.2").await;
-        // The installed bundle stays although the cluster exceeds its max OpenShift version.
+        // The installed bundle is kept although the cluster exceeds its max OpenShift version.
         platform.succeeds("surf", "Successfully applied").await;
         self.surf_is_repaired().await;
         self.becomes_idle().await;
@@ -178,7 +180,7 @@ impl Sea {
         merge(&self.platform.instances(), "surf", &config).await;
         let notice = ["the bundle is already installed and is kept"];
         let (world, condition) = (&self.platform.world, "Installed InstallationSucceeded");
-        world.says("surf", condition, &notice).await;
+        world.wait_message("surf", condition, &notice).await;
         self.platform.succeeds("surf", "").await;
     }
 }

@@ -27,21 +27,24 @@ async fn install_file_permissions_suffice_for_platform_operators() {
     platform.source("image", spec).await;
 
     let bundles = platform.bundles("tide", &["1.0.0"]).await;
-    platform.want(json!({"package": {"name": "tide"}})).await;
+    platform.declare(json!({"package": {"name": "tide"}})).await;
     let server = platform.serve_mine(&package("tide", &bundles)).await;
     let kubeconfig = Some(own_kubeconfig(cluster).await);
     let options = tests::with!(Options, kubeconfig);
     let provisioner = platform.start_with(options).await;
     // The installation needs more permissions: an account, or the second binding.
     let lacks = ["lacks permissions"];
-    platform.world.says("tide", "Installed", &lacks).await;
+    platform
+        .world
+        .wait_message("tide", "Installed", &lacks)
+        .await;
     wait_for(platform.operators(), "tide", "chosen", |tide| {
         let chosen = tide.status.as_ref()?.chosen_bundle.as_ref()?;
         (chosen.name == "tide.v1.0.0").then_some(())
     })
     .await;
     // The image is pulled with the secret.
-    let log_line = provisioner.says("failed to read catalog").await;
+    let log_line = provisioner.wait_log("failed to read catalog").await;
     let error = log_line["error"].as_str().unwrap();
     assert!(error.contains("none"), "{error}");
     for line in provisioner.lines() {

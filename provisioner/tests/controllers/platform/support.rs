@@ -111,12 +111,12 @@ impl Platform {
     }
 
     /// Applies a PlatformOperator with the name of its package.
-    pub(crate) async fn want(&self, spec: Value) {
+    pub(crate) async fn declare(&self, spec: Value) {
         let name = spec["package"]["name"].as_str().unwrap().to_owned();
-        self.want_as(&name, spec).await;
+        self.declare_as(&name, spec).await;
     }
 
-    pub(crate) async fn want_as(&self, name: &str, spec: Value) {
+    pub(crate) async fn declare_as(&self, name: &str, spec: Value) {
         let object = json!({
             "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator",
             "metadata": {"name": name}, "spec": spec,
@@ -193,11 +193,17 @@ impl Platform {
     }
 
     pub(crate) async fn becomes(&self, name: &str, status: &str, reason: &str, part: &str) {
-        self.says(name, INSTALLED, (status, reason, part)).await;
+        self.wait_condition(name, INSTALLED, (status, reason, part))
+            .await;
     }
 
     /// Waits until a condition has this status and reason, and this part in its message.
-    pub(crate) async fn says(&self, name: &str, type_: &str, expected: (&str, &str, &str)) {
+    pub(crate) async fn wait_condition(
+        &self,
+        name: &str,
+        type_: &str,
+        expected: (&str, &str, &str),
+    ) {
         let (status, reason, part) = expected;
         let is_expected = |operator: &PlatformOperator| {
             let found = condition(&operator.status.as_ref()?.conditions, type_)?;

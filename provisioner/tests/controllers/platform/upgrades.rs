@@ -32,7 +32,7 @@ async fn upgrades_follow_single_edges_up_to_the_approved_version() {
         "sand" => json!({"approveNewRights": "Manual"});
     ] {
         spec["package"] = json!({"name": name});
-        platform.want(spec).await;
+        platform.declare(spec).await;
     }
     let _provisioner = platform.start().await;
     for (name, _) in all {
@@ -81,7 +81,7 @@ async fn packages_follow_the_apiserver(
         wait_for(platform.operators(), "wave", expected, is_approved).await;
     };
     let server = server.replaced(&with(1)).await;
-    platform.want(json!({"package": {"name": "wave"}})).await;
+    platform.declare(json!({"package": {"name": "wave"}})).await;
     platform.has("wave", "1.0.0").await;
     minors("1.36 1.0").await;
     let server = server.replaced(&with(2)).await;

@@ -20,7 +20,7 @@ async fn replica(cluster: &Cluster, system: &str, duration: &str) -> Provisioner
     Provisioner::start(cluster, Options::with_flags(&flags)).await
 }
 
-async fn leads(provisioner: &Provisioner) -> bool {
+async fn is_leader(provisioner: &Provisioner) -> bool {
     let (_, text) = get(&format!("{}/metrics", provisioner.url("metrics"))).await;
     text.lines().any(|line| line == "rukpak_leader 1")
 }
@@ -41,18 +41,18 @@ async fn one_replica_leads_while_it_holds_the_lease() {
 async fn other_replicas_are_ready_to_lead(cluster: &Cluster) {
     let (flag, namespace) = system(cluster).await;
     let first = replica(cluster, &flag, "60s").await;
-    first.says("leading").await;
+    first.wait_log("leading").await;
     let second = replica(cluster, &flag, "60s").await;
-    second.says("waiting for the leader Lease").await;
-    assert!(leads(&first).await);
-    assert!(!leads(&second).await);
+    second.wait_log("waiting for the leader Lease").await;
+    assert!(is_leader(&first).await);
+    assert!(!is_leader(&second).await);
     let ready = get(&format!("{}/readyz", second.url("probes"))).await;
     assert_eq!(ready.0, StatusCode::OK, "{}", ready.1);
 
     // A leader that stops releases the Lease: the next leader does not wait for its expiry.
     let began = Instant::now();
     first.stop().await;
-    second.says("leading").await;
+    second.wait_log("leading").await;
     assert!(began.elapsed() < Duration::from_secs(50));
     let leases: Api<Lease> = Api::namespaced(cluster.client().unwrap(), &namespace);
     let lease = leases.get(LEASE).await.unwrap().spec.unwrap();
@@ -63,20 +63,20 @@ async fn other_replicas_are_ready_to_lead(cluster: &Cluster) {
 async fn suspended_leader_ends(cluster: &Cluster) {
     let (flag, _) = system(cluster).await;
     let first = replica(cluster, &flag, "3s").await;
-    first.says("leading").await;
+    first.wait_log("leading").await;
     let second = replica(cluster, &flag, "3s").await;
     first.signal("STOP").await;
-    second.says("leading").await;
+    second.wait_log("leading").await;
     first.signal("CONT").await;
     assert_eq!(first.ended().await, 1, "{}", first.log());
     assert!(first.log().contains("lost Lease"), "{}", first.log());
-    assert!(leads(&second).await);
+    assert!(is_leader(&second).await);
 }
 
 async fn taken_lease_ends_the_leader(cluster: &Cluster) {
     let (flag, namespace) = system(cluster).await;
     let leader = replica(cluster, &flag, "6s").await;
-    leader.says("leading").await;
+    leader.wait_log("leading").await;
     let leases: Api<Lease> = Api::namespaced(cluster.client().unwrap(), &namespace);
     let before = holder(&leases).await;
     delete(&leases, LEASE).await;

@@ -44,7 +44,7 @@ async fn only_missing_policy_bindings_are_reported() {
 
     // The provisioner becomes ready nevertheless.
     let provisioner = start().await;
-    let line = provisioner.says(MISSING).await;
+    let line = provisioner.wait_log(MISSING).await;
     assert_eq!(line["level"], "WARN");
     let object = "ValidatingAdmissionPolicyBinding bundle-deletion";
     assert_eq!(line["objects"], object);
@@ -58,12 +58,12 @@ async fn only_missing_policy_bindings_are_reported() {
     until("an Event", read_notes, |notes| *notes == [&*note]).await;
 
     apply(&cluster, &missing[0]).await;
-    provisioner.says("all admission policies exist").await;
+    provisioner.wait_log("all admission policies exist").await;
     provisioner.counts(&format!("{missing_are} 0")).await;
     drop(provisioner);
 
     let provisioner = start().await;
-    provisioner.says("checked the admission policies").await;
+    provisioner.wait_log("checked the admission policies").await;
     provisioner.counts(&format!("{missing_are} 0")).await;
     let unexpected = [MISSING, "failed to check the admission policies; retrying"];
     for line in provisioner.lines() {

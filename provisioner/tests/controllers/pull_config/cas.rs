@@ -56,7 +56,7 @@ async fn permissions_of_the_openshift_file_suffice(lab: &Lab) {
     };
     let provisioner = start().await;
     let refused = "invalid pull configuration";
-    let line = provisioner.says(refused).await;
+    let line = provisioner.wait_log(refused).await;
     assert_has(&line["problem"], "manifests/install/openshift.yaml");
     let bundle = lab.bundle(&registry.image("app:v1")).await;
     lab.fails(&bundle, "TLS").await;
@@ -69,7 +69,7 @@ async fn permissions_of_the_openshift_file_suffice(lab: &Lab) {
     support::install_rights(&lab.cluster, &install::openshift(&options)).await;
     let provisioner = start().await;
     lab.unpacked(&bundle).await;
-    provisioner.says("updated pull configuration").await;
+    provisioner.wait_log("updated pull configuration").await;
     let mut lines = provisioner.lines().into_iter();
     assert_eq!(lines.find(|line| line["message"] == refused), None);
     lab.delete(&config).await;

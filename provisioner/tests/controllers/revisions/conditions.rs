@@ -106,7 +106,7 @@ async fn generation(fixture: &Fixture<'_>) -> i64 {
 }
 
 // A client that follows kstatus never treats a generation as done before it is installed and healthy: neither a new object,
-// nor one whose template, configuration or pause has changed.
+// nor one whose template, configuration or `spec.paused` has changed.
 #[tokio::test]
 async fn unfinished_generation_is_never_current() {
     let fixture = Fixture::new(running().await, "verdict").await;
@@ -134,13 +134,13 @@ async fn unfinished_generation_is_never_current() {
     fixture.change(json!({"revisionHistoryLimit": 5})).await;
     observer.has_shown_done(newest + 1).await;
 
-    // A pause with the installed template, and one with another template.
+    // Paused with the installed template, and with another template.
     observer.allow(newest + 2);
     fixture.change(json!({"paused": true})).await;
     observer.has_shown_done(newest + 2).await;
     fixture.upgrade("v4", &objects(&fixture, 4)).await;
     let observed = async || fixture.read().await.status.unwrap().observed_generation;
-    becomes("observed pause", observed, |found| {
+    becomes("observed as paused", observed, |found| {
         *found == Some(newest + 3)
     })
     .await;

@@ -7,10 +7,10 @@ use crate::support::{
     Options, Provisioner, define, operator_conditions, prepare, without_controllers,
 };
 
-/// More than [`AT_ONCE`].
+/// More than [`MAX_ROLLOUTS`].
 const INSTANCES: usize = 7;
 /// The number of rollouts that run at once.
-const AT_ONCE: usize = 4;
+const MAX_ROLLOUTS: usize = 4;
 
 impl Fixture<'_> {
     /// Reports the Deployment of the operator as available, or as failed, as the Deployment controller does.
@@ -73,7 +73,7 @@ async fn platform_rollouts_are_few_and_stop_when_two_are_unhealthy() {
     define(cluster, &operator_conditions()).await;
     let rolling_out = async || under_way(&fixtures).await.1;
     let first = becomes("four rollouts", &rolling_out, |rollouts| {
-        rollouts.len() == AT_ONCE
+        rollouts.len() == MAX_ROLLOUTS
     })
     .await;
     let are_the_first = async || {

@@ -16,7 +16,7 @@ use crate::faults::support::{Stage, stage};
 use crate::support::{Options, SYSTEM, large, quota, until};
 
 /// The number of objects whose record takes several Secrets.
-const MANY: usize = 2500;
+const OBJECT_COUNT: usize = 2500;
 
 /// The Secrets of the system namespace.
 fn secrets(world: &World) -> Api<Secret> {
@@ -203,7 +203,7 @@ async fn unusable_record_is_reported_and_written_again() {
     second.leaves_nothing().await;
 }
 
-// A name that another client has taken is not used: the number of the revision is skipped, and the Secret stays as it is.
+// A name that another client has taken is not used: the number of the revision is skipped, and the Secret is not changed.
 // Secrets that only look like records change nothing, at any number.
 #[tokio::test]
 async fn secrets_of_other_clients_are_not_used_as_records() {
@@ -293,7 +293,7 @@ async fn lost_inventory_is_built_from_the_records() {
 async fn thousands_of_objects_are_recorded_in_parts_and_pruned() {
     let fixture = Fixture::new(running().await, "parts").await;
     let random = |_: usize| -> String { (0..500).map(|_| fastrand::alphanumeric()).collect() };
-    let objects: Vec<Value> = (0..MANY)
+    let objects: Vec<Value> = (0..OBJECT_COUNT)
         .map(|number| fixture.map(&format!("m{number:05}"), &random(number)))
         .collect();
     let tag = format!("{}:v1", fixture.name);
@@ -302,7 +302,7 @@ async fn thousands_of_objects_are_recorded_in_parts_and_pruned() {
     fixture.create(declared).await;
     let revision = fixture.is_recorded().await;
     assert!(revision.parts >= 2, "{revision:?}");
-    assert_eq!(fixture.count().await, MANY);
+    assert_eq!(fixture.count().await, OBJECT_COUNT);
     let installed = fixture.read().await;
     // The instance has to fit into etcd.
     assert!(serde_json::to_string(&installed).unwrap().len() < 256 << 10);

@@ -261,7 +261,7 @@ async fn object_deleted_by_a_killed_provisioner_gets_its_new_form() {
     let version = version.metadata.resource_version.unwrap();
     let _provisioner = Provisioner::start(cluster, Options::default()).await;
     fixture.has_text(ROLLOUT_TIMEOUT, "fixed", "2").await;
-    line.mend().await;
+    line.restore().await;
     fixture.is_active(2).await;
     fixture.has_text(REPAIR_TIMEOUT, "other", "2").await;
 

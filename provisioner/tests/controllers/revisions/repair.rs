@@ -54,7 +54,7 @@ async fn conditions_stay(fixture: &Fixture<'_>, expected: &[(&str, &str)]) {
 
 // An installed revision needs neither the content store nor the registry: the loss of both changes no condition and stops
 // no repair. A change of the cluster renders the bundle again. As long as the content is lost and cannot be fetched, the
-// installation stays as recorded.
+// installation is as recorded.
 #[tokio::test]
 async fn lost_content_changes_no_condition_and_stops_no_repair() {
     let (cluster, _audit, _lease) = empty().await;
@@ -201,7 +201,7 @@ async fn slow_rollouts_delay_no_other_instance() {
         other.has_text(REPAIR_TIMEOUT, "kept", "1"),
     );
 
-    relay.mend();
+    relay.restore();
     for name in &names {
         delete(&instances, name).await;
     }

@@ -92,7 +92,7 @@ impl Relay {
         self.fault.send_replace(Some(fault));
     }
 
-    pub(crate) fn mend(&self) {
+    pub(crate) fn restore(&self) {
         self.fault.send_replace(None);
     }
 }
@@ -147,7 +147,7 @@ async fn pass(State(target): State<Arc<Target>>, request: Request) -> Response {
         let is_hit = |fault: &Option<Fault>| fault.is_some_and(|fault| fault.hits(&of_stream));
         let _ = fault.wait_for(is_hit).await;
     };
-    // Open streams end, or stay open without data.
+    // Open streams end, or carry no data.
     let silence = async move {
         let is_over = |fault: &Option<Fault>| {
             !fault.is_some_and(|fault| fault.is_silent() && fault.hits(&path))

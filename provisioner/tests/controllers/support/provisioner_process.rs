@@ -200,7 +200,7 @@ impl Provisioner {
     }
 
     /// Waits until a log line has this message, and returns the line.
-    pub(crate) async fn says(&self, message: &str) -> Value {
+    pub(crate) async fn wait_log(&self, message: &str) -> Value {
         eventually(message, async || {
             let lines = self.lines();
             let found = lines.into_iter().find(|line| line["message"] == message);

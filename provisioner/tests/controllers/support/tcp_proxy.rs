@@ -52,10 +52,10 @@ impl Line {
 
     /// Creates a line to the API server, and the text of the kubeconfig that uses it.
     pub(crate) async fn of_kubeconfig(cluster: &cluster::Cluster) -> (Self, String) {
-        let apiserver = cluster.config().cluster_url.authority().unwrap().as_str();
-        let line = Self::new(apiserver).await;
+        let address = cluster.config().cluster_url.authority().unwrap().as_str();
+        let line = Self::new(address).await;
         let text = std::fs::read_to_string(cluster.kubeconfig_path()).unwrap();
-        let text = text.replace(apiserver, &line.address.to_string());
+        let text = text.replace(address, &line.address.to_string());
         (line, text)
     }
 
@@ -75,7 +75,7 @@ impl Line {
     }
 
     /// Accepts new connections again.
-    pub(crate) async fn mend(&mut self) {
+    pub(crate) async fn restore(&mut self) {
         // The old listener takes a moment to end.
         let listener = eventually("the port is free", async || {
             let bound = TcpListener::bind(self.address).await;
@@ -119,7 +119,7 @@ impl Line {
                         () = passed => return,
                         _ = frozen.wait_for(|frozen| number < *frozen) => {}
                     }
-                    // Both ends stay open, and nothing is read.
+                    // Both ends are kept open, and nothing is read.
                     std::future::pending::<()>().await;
                 });
             }

@@ -5,7 +5,6 @@ use manifests::{
     api::bundle::{Bundle, BundleSource, BundleSpec, UploadSource},
     content::Content,
 };
-use tests::Authority;
 use unpacker::{
     Access, Digest,
     access::Trust,
@@ -32,7 +31,12 @@ pub(crate) async fn unpacked(api: &Api<Bundle>, name: &str) -> Bundle {
 
 /// Waits until the condition Unpacked of a Bundle contains this text, with this reason unless that is empty, and returns
 /// the Bundle.
-pub(crate) async fn says(api: &Api<Bundle>, name: &str, reason: &str, text: &str) -> Bundle {
+pub(crate) async fn wait_message(
+    api: &Api<Bundle>,
+    name: &str,
+    reason: &str,
+    text: &str,
+) -> Bundle {
     let description = format!("{reason}: {text}");
     wait_for(api.clone(), name, &description, |bundle: &Bundle| {
         let unpacked = condition(&bundle.status.as_ref()?.conditions, "Unpacked")?;
@@ -43,7 +47,7 @@ pub(crate) async fn says(api: &Api<Bundle>, name: &str, reason: &str, text: &str
 }
 
 /// Returns the access to a registry with this CA, with a Docker login if one is given.
-pub(crate) fn trusting(ca: &Authority, login: Option<&str>) -> Access {
+pub(crate) fn trusting(ca: &tests::Authority, login: Option<&str>) -> Access {
     let credentials = login.map(|text| Credentials::from_docker_config(text.as_bytes()).unwrap());
     let trust = tests::with!(Trust, roots: ca.pem());
     tests::with!(Access, registries: credentials.unwrap_or_default(), trust)

@@ -10,7 +10,7 @@ use manifests::api::bundle_instance::BundleInstance;
 use super::provisioner_process;
 
 /// The limit of any wait on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Waits until an object matches a predicate, and returns the object. The panic message has the description, the last state
 /// of the object, and the related logs of the provisioners.
@@ -20,15 +20,18 @@ pub(crate) async fn wait_for<K: Watched>(
     description: &str,
     predicate: impl Fn(&K) -> Option<()>,
 ) -> K {
-    let found = wait::object(api, name, PATIENCE, |object| predicate(object).is_some()).await;
+    let found = wait::object(api, name, WAIT_TIMEOUT, |object| {
+        predicate(object).is_some()
+    })
+    .await;
     found.unwrap_or_else(|last| {
         let logs = provisioner_process::logs(name);
-        panic!("{name}: not {description} after {PATIENCE:?}: {last}\n{logs}")
+        panic!("{name}: not {description} after {WAIT_TIMEOUT:?}: {last}\n{logs}")
     })
 }
 
 pub(crate) async fn wait_deleted<K: Watched>(api: Api<K>, name: &str) {
-    eventually(&format!("{name} is gone"), async || {
+    eventually(&format!("deleted: {name}"), async || {
         match api.get_opt(name).await.unwrap() {
             Some(object) => Err(serde_json::to_string_pretty(&object).unwrap()),
             None => Ok(()),
@@ -43,7 +46,7 @@ pub(crate) async fn eventually<T>(
     description: &str,
     attempt: impl AsyncFnMut() -> Result<T, String>,
 ) -> T {
-    within(PATIENCE, description, attempt).await
+    within(WAIT_TIMEOUT, description, attempt).await
 }
 
 /// Like [`eventually`], with another limit.
@@ -61,7 +64,7 @@ pub(crate) async fn within<T>(
 
 /// Repeats a lookup until it has a result, and returns the result.
 pub(crate) async fn found<T>(description: &str, mut read: impl AsyncFnMut() -> Option<T>) -> T {
-    let missing = || "there is none".to_owned();
+    let missing = || "no result".to_owned();
     eventually(description, async || read().await.ok_or_else(missing)).await
 }
 
@@ -71,7 +74,7 @@ pub(crate) async fn until<T: Debug>(
     read: impl AsyncFnMut() -> T,
     is_desired: impl Fn(&T) -> bool,
 ) -> T {
-    until_within(PATIENCE, description, read, is_desired).await
+    until_within(WAIT_TIMEOUT, description, read, is_desired).await
 }
 
 /// Like [`until`], with another limit.

@@ -54,7 +54,7 @@ async fn wrong_history_is_rejected_before_any_change() {
         let list = list.map(|image| json!({"imageTag": image, "mode": "semver"}));
         list.collect::<Value>().to_string()
     };
-    let missing = other.image.replace("dogwinkle", "nobody");
+    let missing = other.image.replace("dogwinkle", "missing");
     let damaged = "annotation operators.operatorframework.io/injected-bundles is malformed: ";
     for (wrong, message) in tests::rows![
         "[{".to_owned() => damaged;

@@ -104,7 +104,7 @@ async fn assert_at_rest(world: &World) {
     assert_eq!(written(&sources.get(NAME).await.unwrap()), at_rest);
 }
 
-// parity: serve-9, switch-5, switch-16
+// parity: switch-5, switch-16
 #[tokio::test]
 async fn template_resolves_and_olm_rolls_its_pod_after_an_upgrade() {
     let world = world().await;

@@ -98,8 +98,8 @@ pub(crate) fn interrupted(
     let text = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "gate",
         "clusters": [{"name": "gate", "cluster": {"server": format!("http://{address}")}}],
-        "users": [{"name": "nobody", "user": {}}],
-        "contexts": [{"name": "gate", "context": {"cluster": "gate", "user": "nobody"}}],
+        "users": [{"name": "none", "user": {}}],
+        "contexts": [{"name": "gate", "context": {"cluster": "gate", "user": "none"}}],
     });
     std::fs::write(kubeconfig.path(), text.to_string()).unwrap();
     let [out, err] = [(); 2].map(|()| tempfile::tempfile().unwrap());

@@ -185,7 +185,7 @@ mod tests {
             r#"printf '{"Username": "a", "Secret": "b\\n"}'"# => "control characters";
         );
         assert_rows!(answer(r#"echo '{"Secret": "hunter2"}'; exit 3"#).await.unwrap_err() => "failed with exit status: 3");
-        let Ok(HelperResult::HelperMissing(error)) = get("of-nobody", "h").await else {
+        let Ok(HelperResult::HelperMissing(error)) = get("not-installed", "h").await else {
             panic!("no program has this name")
         };
         ::tests::assert_has(&error, "failed to start");

@@ -127,9 +127,9 @@ async fn only_the_helper_of_the_registry_must_exist() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config.json");
     for (json, fails) in [
-        (r#"{"credsStore": "of-nobody"}"#, false),
-        (r#"{"credHelpers": {"h": "of-nobody"}}"#, true),
-        (r#"{"credHelpers": {"other": "of-nobody"}}"#, false),
+        (r#"{"credsStore": "not-installed"}"#, false),
+        (r#"{"credHelpers": {"h": "not-installed"}}"#, true),
+        (r#"{"credHelpers": {"other": "not-installed"}}"#, false),
     ] {
         std::fs::write(&path, json).unwrap();
         let credentials = Credentials::from_user_file(&path).unwrap();

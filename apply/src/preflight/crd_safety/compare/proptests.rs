@@ -12,7 +12,7 @@ use super::{
 /// Number of values that each comparison is tested with.
 const VALUES: usize = 30;
 
-/// Returns one of the values, or null, which [`tidy`] removes.
+/// Returns one of the values, or null, which [`remove_nulls`] removes.
 fn maybe<T: Clone + Into<Value>>(random: &mut Random, values: &[T]) -> Value {
     if random.below(2) == 0 {
         return Value::Null;
@@ -95,13 +95,13 @@ fn value(random: &mut Random, depth: usize) -> Value {
 }
 
 /// Removes the keywords whose value is null.
-fn tidy(value: &mut Value) {
+fn remove_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
             map.retain(|_, value| !value.is_null());
-            map.values_mut().for_each(tidy);
+            map.values_mut().for_each(remove_nulls);
         }
-        Value::Array(list) => list.iter_mut().for_each(tidy),
+        Value::Array(list) => list.iter_mut().for_each(remove_nulls),
         _ => {}
     }
 }
@@ -151,8 +151,8 @@ fn compatible_schemas_keep_valid_values_unchanged() {
     fuzz(4000, 500, |random| {
         let depth = 1 + random.below(2);
         let [mut one, mut other] = [schema(random, depth), schema(random, 2)];
-        tidy(&mut one);
-        tidy(&mut other);
+        remove_nulls(&mut one);
+        remove_nulls(&mut other);
         // Two schemas that differ in one keyword or field, compared in both directions.
         let mut less = one.clone();
         take(&mut less, &mut random.below(10));

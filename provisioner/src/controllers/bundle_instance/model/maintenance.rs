@@ -184,7 +184,7 @@ impl Controller {
         let groups = definition_groups(leaving);
         let mut stages: BTreeMap<PruneStage, Vec<&Identity>> = BTreeMap::new();
         for leaving in leaving {
-            let stage = PruneStage::of(&leaving.identity, &groups);
+            let stage = PruneStage::for_object(&leaving.identity, &groups);
             stages.entry(stage).or_default().push(&leaving.identity);
         }
         let mut pruned = PruneReport::default();

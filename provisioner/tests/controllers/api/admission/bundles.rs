@@ -93,7 +93,7 @@ async fn bundles_are_written_by_the_provisioner() {
     ];
     check(&tests::rows![
         "dora creates a free one", &dora, Attempt::Create(&with("labels", json!({"a": "b"}))) => &[];
-        "dora creates one of something else", &dora, Attempt::Create(&foreign) => &[];
+        "dora creates one of another kind", &dora, Attempt::Create(&foreign) => &[];
         "dora creates one with a reference", &dora, Attempt::Create(&referring) => refers;
         "dora creates one with labels", &dora, Attempt::Create(&labeled) => is_labeled;
         "dora creates one with a finalizer", &dora, Attempt::Create(&held) => &[];
@@ -103,7 +103,7 @@ async fn bundles_are_written_by_the_provisioner() {
         "dora renames the owner", &dora, altered("name", json!("other")) => refers;
         "dora makes it no controller", &dora, altered("controller", json!(false)) => refers;
         "dora makes it another kind", &dora, altered("kind", json!("Other")) => refers;
-        "dora adds a reference to something else", &dora, with_another() => &[];
+        "dora adds a reference to another kind", &dora, with_another() => &[];
         "dora changes free ones", &dora, of("free", more()) => &[];
         "dora annotates", &dora, of("doras-1", json!({"annotations": {"a": "b"}})) => &[];
         "dora changes a label", &dora, of("doras-1", renamed) => is_labeled;

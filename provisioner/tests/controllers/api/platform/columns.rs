@@ -63,7 +63,7 @@ async fn platform_operators_show_all_stored_fields() {
     let cells = "columns etcd 1.2.3 True InstallSuccessful False ";
     assert!(row.starts_with(cells), "{row}");
     assert_has(row, " catalogs/community 1.3.0 ");
-    // `po` stays the short name of pods.
+    // `po` remains the short name of pods.
     let resources = run("api-resources --api-group platform.openshift.io --no-headers").await;
     let expected = "platformoperators platform.openshift.io/v1alpha1 false PlatformOperator";
     assert_eq!(normalized(&resources), expected);

@@ -61,7 +61,7 @@ fn offenders() -> [(&'static str, Value, Value); 16] {
     ]
 }
 
-/// Contradictory objects that were stored before stay usable: only their invalid part cannot change.
+/// Contradictory objects that were stored before remain usable: only their invalid part cannot change.
 // parity: source-10, source-11
 #[tokio::test]
 async fn stored_invalid_sources_stay_writable() {

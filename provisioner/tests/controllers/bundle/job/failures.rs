@@ -96,7 +96,7 @@ async fn failed_job_is_kept_and_followed_by_another() {
     let delay = apart(&second).duration_since(apart(&first)).as_secs();
     assert!(delay >= 14, "{delay} s");
     wait_deleted::<Pod>(node.pods(), &retained.name_any()).await;
-    // The problem stays reported until the next Job has a result.
+    // The problem is reported until the next Job has a result.
     condition_is(world, &name, "UnpackFailed", problem).await;
     let pod = node.pod(&name).await;
     node.run(&pod, &small(&name)).await.unwrap();

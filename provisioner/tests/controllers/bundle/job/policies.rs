@@ -154,7 +154,7 @@ async fn policy_that_strips_jobs_is_reported_and_not_fought() {
     condition_persists(world, &name, "exempt the system namespace").await;
 }
 
-/// Makes sure that the condition stays while the Bundle is reconciled more than once.
+/// Makes sure that the condition does not change while the Bundle is reconciled more than once.
 async fn condition_persists(world: &World, name: &str, text: &str) {
     let api: Api<Bundle> = world.api();
     let end = Instant::now() + Duration::from_secs(4);

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::content::support::visit;
-use crate::support::{quota, says, unpacked, with_controllers};
+use crate::support::{quota, unpacked, wait_message, with_controllers};
 
 /// A control plane without a provisioner.
 pub(super) async fn cluster() -> Lease {
@@ -46,7 +46,7 @@ async fn jobs_outlast_quotas_restarts_and_a_lost_store() {
     let content = small(name);
     let (first, node) = start(&cluster, &dir).await;
     let bundles = bundle(&client, name).await;
-    let denied = says(&bundles, name, "", "exceeded quota").await;
+    let denied = wait_message(&bundles, name, "", "exceeded quota").await;
     assert_eq!(denied.status.unwrap().phase, Some(Phase::Pending));
     delete(&quotas, "none").await;
     let (pod, job) = (node.pod(name).await, node.job(name).await);
@@ -67,7 +67,7 @@ async fn jobs_outlast_quotas_restarts_and_a_lost_store() {
     let status = bundles.get(name).await.unwrap().status;
     assert_eq!(status, before.status);
     // Other content is rejected and reported.
-    let changed = node.run(&pod, &small("something else")).await;
+    let changed = node.run(&pod, &small("other content")).await;
     assert_has(changed.unwrap_err(), "this Bundle is pinned");
     let lost = wait_for(bundles.clone(), name, "reported", |bundle: &Bundle| {
         let lost = condition(&bundle.status.as_ref()?.conditions, "ContentAvailable")?;
@@ -131,10 +131,10 @@ async fn service_selects_the_leader_and_others_reject_content() {
         replica(&pods, name, leads).await;
     }
     let first = start_in("one", &cluster).await;
-    first.says("leading").await;
+    first.wait_log("leading").await;
     labeled(&pods, &["one"]).await;
     let second = start_in("two", &cluster).await;
-    second.says("waiting for the leader Lease").await;
+    second.wait_log("waiting for the leader Lease").await;
 
     // A label that another client removes or adds is corrected.
     for (pod, value) in [("one", None), ("two", Some("true"))] {
@@ -158,7 +158,7 @@ async fn service_selects_the_leader_and_others_reject_content() {
 
     // The first replica ends and loses its label; then the second receives the content.
     first.stop().await;
-    second.says("leading").await;
+    second.wait_log("leading").await;
     labeled(&pods, &["two"]).await;
     node.run(&pod, &small("two")).await.unwrap();
     unpacked(&bundles, "two").await;

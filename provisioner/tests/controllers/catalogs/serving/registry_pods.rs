@@ -88,7 +88,7 @@ async fn catalog_with_pod_config_has_its_own_pod() {
     pod_is_deleted_with_an_external_server(&shelf).await;
 }
 
-/// The pod is deleted when the shared server has the catalog, and the Service stays the same.
+/// The pod is deleted when the shared server has the catalog, and the Service is unchanged.
 async fn the_shared_server_takes_over_again(shelf: &Shelf, before: &Service) {
     let pods = shelf.api::<Pod>("catalogs");
     let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));

@@ -91,7 +91,7 @@ async fn read_catalogs_are_served_after_a_restart(shelf: &Shelf) {
     let third = Leader::start(&shelf.cluster, "192.0.2.3");
     until("no endpoint", addresses, Vec::is_empty).await;
     let service = shelf.services("catalogs").get_opt("mine").await.unwrap();
-    assert!(service.is_some(), "its address stays");
+    assert!(service.is_some(), "the Service keeps its address");
     third.end().await;
 }
 

@@ -15,7 +15,7 @@ use crate::support::until_within;
 const SOURCES: usize = 1000;
 const IMAGES: usize = 20;
 /// Number of concurrent writes of the test.
-const AT_ONCE: usize = 32;
+const MAX_CONCURRENT: usize = 32;
 
 /// Writes all CatalogSources, with another priority in each round: each change causes a poll of the image.
 async fn declare_all(shelf: &Shelf, host: &str, round: usize) {
@@ -28,7 +28,7 @@ async fn declare_all(shelf: &Shelf, host: &str, round: usize) {
         let patch = Patch::Apply(catalog_source("catalogs", &name, &spec));
         sources.patch(&name, &params, &patch).await.map(drop)
     });
-    let writes = stream::iter(writes).buffer_unordered(AT_ONCE);
+    let writes = stream::iter(writes).buffer_unordered(MAX_CONCURRENT);
     writes.try_collect::<()>().await.unwrap();
 }
 

@@ -106,8 +106,8 @@ impl Shelf {
         slices.delete_collection(&params, &all).await.unwrap();
     }
 
-    /// Returns the only address and the port that a Service leads to.
-    pub(in crate::catalogs) async fn leads_to(
+    /// Returns the only address and the port of the endpoint of a Service.
+    pub(in crate::catalogs) async fn endpoint_of(
         &self,
         namespace: &str,
         service: &str,
@@ -117,7 +117,7 @@ impl Shelf {
         let services = self.services(namespace);
         let service = services.get_opt(service).await.unwrap()?.spec.unwrap();
         if !service.selector.unwrap_or_default().is_empty() {
-            return None; // it leads to pods
+            return None; // its endpoints are pods
         }
         let ([_], [endpoint], [port]) = (
             &slices[..],
@@ -146,11 +146,11 @@ impl Shelf {
     ) -> u16 {
         let (namespace, service) = service.split_once('/').unwrap();
         eventually(&format!("{service} hands out {expected:?}"), async || {
-            let Some((address, port)) = self.leads_to(namespace, service).await else {
-                return Err("it leads nowhere".to_owned());
+            let Some((address, port)) = self.endpoint_of(namespace, service).await else {
+                return Err("the Service has no endpoint".to_owned());
             };
             if address != at {
-                return Err(format!("it leads to {address}"));
+                return Err(format!("the endpoint is {address}"));
             }
             let bundles = bundles(port).await?;
             let is_expected = bundles == expected;

@@ -49,7 +49,7 @@ async fn our_annotation_is_written_and_nothing_else(shelf: &Shelf) {
         })
         .await;
     assert_eq!(image(&source), "example.com/catalog:v36");
-    // OLM's part of the status stays, and OLM may write it at any time.
+    // OLM's part of the status is kept, and OLM may write it at any time.
     let olms = json!({"status": {"message": "OLM's", "connectionState": {"address": "a:1", "lastObservedState": "CONNECTING"}}});
     let sources = shelf.sources("catalogs");
     merge_status(&sources, "mine", &olms).await;

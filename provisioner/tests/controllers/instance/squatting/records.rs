@@ -24,10 +24,10 @@ async fn unhealthy_and_rolled_back_bundles_are_not_replaced() {
     world
         .wait_bundle(&foreign.name_any(), "Unpacked", "True")
         .await;
-    says(world, &name, "Healthy", &["/web)"]).await;
+    wait_message(world, &name, "Healthy", &["/web)"]).await;
     change(world, &name, rollback("OnFailure")).await;
-    let stays = observed(world, &name).await;
-    assert_eq!(line(&stays, "Installed"), "True InstallationSucceeded");
+    let recorded = observed(world, &name).await;
+    assert_eq!(line(&recorded, "Installed"), "True InstallationSucceeded");
     upgrade(world, &name, "v3", &version("v3", "works")).await;
     has_value(world, space.name(), "a", "v", "v3").await;
     world.wait_instance(&name, "Healthy", "True").await;
@@ -36,7 +36,7 @@ async fn unhealthy_and_rolled_back_bundles_are_not_replaced() {
     change(world, &name, rollback("Never")).await;
     upgrade(world, &name, "v4", &version("v4", "fails")).await;
     has_value(world, space.name(), "a", "v", "v4").await;
-    says(world, &name, "Healthy", &["/web)"]).await;
+    wait_message(world, &name, "Healthy", &["/web)"]).await;
     let replaced = installed_is_recorded(world, &name).await;
     squatter.replace_recorded(world, &name, &replaced).await;
     let again = installed_is_recorded(world, &name).await;
@@ -59,7 +59,7 @@ async fn unhealthy_and_rolled_back_bundles_are_not_replaced() {
         "delete Bundle",
         "bundles.core.rukpak.io",
     ];
-    let reported = says(world, &name, "Installed", &parts).await;
+    let reported = wait_message(world, &name, "Installed", &parts).await;
     assert_eq!(line(&reported, "Installed"), "True InstalledBundleReplaced");
 
     upgrade(world, &name, "v5", &version("v5", "works")).await;

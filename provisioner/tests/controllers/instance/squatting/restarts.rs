@@ -53,7 +53,7 @@ async fn unrecorded_bundles_are_not_installed(cluster: &'static Cluster, relay: 
         } else {
             created.clone()
         };
-        relay.mend();
+        relay.restore();
 
         provisioner = Provisioner::start(cluster, options.clone()).await;
         has_value(&world, space.name(), "a", "v", version).await;
@@ -90,7 +90,7 @@ async fn unrecorded_adoption_trusts_no_other_bundle(cluster: &'static Cluster, r
     relay.fails(unwritable(&name));
     let provisioner = Provisioner::start(cluster, options.clone()).await;
     provisioner
-        .says("failed to record the installed Bundle; retrying")
+        .wait_log("failed to record the installed Bundle; retrying")
         .await;
     support::delete(&api, "a").await;
     has_value(&world, space.name(), "a", "v", "1").await;
@@ -107,7 +107,7 @@ async fn unrecorded_adoption_trusts_no_other_bundle(cluster: &'static Cluster, r
     provisioner.kill().await;
 
     // The installation continues after a restart, from a Bundle that is recorded.
-    relay.mend();
+    relay.restore();
     let _provisioner = Provisioner::start(cluster, options).await;
     has_value(&world, space.name(), "a", "v", "1").await;
     wait_reason(&world, &name, "Installed", "InstallationSucceeded").await;

@@ -65,7 +65,7 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     // The second process starts both uninstalls, and is killed before they complete.
     retain_finalizer(&cluster, &instances, &orphaned).await;
     let second = Provisioner::start(&cluster, support::Options::default()).await;
-    says(&world, &deleted, "Progressing", &["example.com/rival"]).await;
+    wait_message(&world, &deleted, "Progressing", &["example.com/rival"]).await;
     assert_eq!(held_maps.get_opt("free").await.unwrap(), None);
     // Lists by name, because orphaning removes the labels.
     let left = async || {

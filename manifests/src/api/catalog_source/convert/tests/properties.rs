@@ -172,7 +172,7 @@ proptest! {
     fn damaged_annotation_does_not_lose_the_object(object in damaged()) {
         let converted = back(&object);
         prop_assert_eq!(&converted["metadata"]["name"], "a");
-        for key in ["mine", "his"] {
+        for key in ["mine", "theirs"] {
             let of = |object: &Value| object["metadata"]["annotations"].get(key).cloned();
             prop_assert_eq!(of(&converted), of(&object));
         }
@@ -203,7 +203,7 @@ fn real() -> BoxedStrategy<Value> {
     let random = spec(true).prop_filter("is an object", Value::is_object);
     let source = prop_oneof![7 => sources, 1 => random];
     let annotations = prop::collection::btree_map(
-        prop::sample::select(vec!["mine", "his", labels::CATALOG_SOURCE]),
+        prop::sample::select(vec!["mine", "theirs", labels::CATALOG_SOURCE]),
         "[a\"{}\\\\]{0,4}",
         0..3,
     );
