@@ -59,7 +59,13 @@ pub(crate) fn evaluate_with_reasons(
             (Some(installed), _) if !accepted.contains(&installed.reason.as_str()) => {
                 WaitState::Failed(installed.message.clone())
             }
-            (_, Some(healthy)) if healthy.status == "True" => WaitState::Done,
+            (_, Some(healthy)) if healthy.status == "True" => match find(condition::READY) {
+                // Healthy may be about the generation before, until the new objects are observed.
+                Some(ready) if is_current(&ready) && ready.status == "Unknown" => {
+                    WaitState::Wait("waiting for health checks".to_owned())
+                }
+                _ => WaitState::Done,
+            },
             (_, Some(healthy)) if healthy.status == "False" => {
                 WaitState::Unhealthy(healthy.message.clone())
             }
@@ -158,6 +164,10 @@ mod tests {
             vec![INSTALLED, CURRENT, HEALTHY], 3 => wait(unobserved);
             vec![INSTALLED, CURRENT, HEALTHY], 2 => WaitState::Done;
             vec![INSTALLED, CURRENT, HEALTHY], 1 => WaitState::Done;
+            vec![INSTALLED, CURRENT, HEALTHY, ("Ready", "True", "UpToDate", "")], 2 => WaitState::Done;
+            // The new objects have not been observed yet.
+            vec![INSTALLED, CURRENT, HEALTHY, ("Ready", "Unknown", "HealthUnknown", "")], 2
+                => wait("waiting for health checks");
             vec![INSTALLED, CURRENT, unhealthy], 2 => WaitState::Unhealthy("lost".to_owned());
             vec![INSTALLED, CURRENT, unknown], 2 => wait("waiting for health checks");
             vec![rolled_back, CURRENT, HEALTHY], 2 => failed("back");
