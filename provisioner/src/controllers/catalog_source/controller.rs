@@ -123,6 +123,7 @@ async fn follow_while_served(shared: &Arc<CatalogContext>, mut sources: watch::R
 async fn follow_all(shared: &Arc<CatalogContext>) {
     let ctx = &shared.ctx;
     let followed = Arc::new(FollowedCatalogs::new(shared));
+    let _stop = StopOnDrop(Arc::clone(&followed));
     let mut sources = SourceWatch {
         followed: Arc::clone(&followed),
         store: Writer::default(),
@@ -163,6 +164,15 @@ async fn follow_all(shared: &Arc<CatalogContext>) {
             future::ready(())
         })
         .await;
+}
+
+/// Stops following all catalogs when dropped, even while a reconcile is running.
+struct StopOnDrop(Arc<FollowedCatalogs>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.clear();
+    }
 }
 
 /// Reconciles the objects of a catalog and its status.

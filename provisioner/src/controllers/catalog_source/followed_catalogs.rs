@@ -54,9 +54,6 @@ impl FollowedCatalogs {
             // Content of the former CatalogSource must not be used for the new one.
             self.remove(&key);
             self.forget(former.uid());
-            if let Some(serving) = &self.shared.serving {
-                serving.catalog_removed(&key);
-            }
         }
         cluster_facts::require(&self.shared.facts, templates(&source));
         // The cache is updated here and not by the worker, which may still be busy when the catalog is deleted.
@@ -85,7 +82,12 @@ impl FollowedCatalogs {
             self.shared.pod_namespaces.remove(&key.namespace);
         }
         drop(catalogs);
-        if removed.is_some() {
+        if let Some(handle) = removed {
+            // The worker stops first. A running reconcile may hold the catalog for some time.
+            drop(handle);
+            if let Some(serving) = &self.shared.serving {
+                serving.catalog_removed(key);
+            }
             let ctx = &self.shared.ctx;
             ctx.catalogs.change(|cache| {
                 ctx.metrics.catalog_gone(key);
@@ -101,6 +103,18 @@ impl FollowedCatalogs {
         drop(spawn_blocking(move || {
             uid.map(|uid| digest_cache.forget(&uid))
         }));
+    }
+
+    /// Stops following all catalogs.
+    pub(super) fn clear(&self) {
+        let all: Vec<CatalogKey> = self.catalogs.lock().keys().cloned().collect();
+        for key in all {
+            self.remove(&key);
+        }
+        let ctx = &self.shared.ctx;
+        for namespace in &ctx.settings.catalog_namespaces {
+            ctx.metrics.catalog_gone(&hidden(namespace));
+        }
     }
 
     /// Makes reconciles of registry pods due whose objects have changed. Returns the catalogs to reconcile.
@@ -123,19 +137,6 @@ impl FollowedCatalogs {
     }
 }
 
-impl Drop for FollowedCatalogs {
-    fn drop(&mut self) {
-        let all: Vec<CatalogKey> = self.catalogs.lock().keys().cloned().collect();
-        for key in all {
-            self.remove(&key);
-        }
-        let ctx = &self.shared.ctx;
-        for namespace in &ctx.settings.catalog_namespaces {
-            ctx.metrics.catalog_gone(&hidden(namespace));
-        }
-    }
-}
-
 // === impl CatalogHandle ===
 
 impl CatalogHandle {
@@ -153,7 +154,7 @@ impl CatalogHandle {
 impl Drop for CatalogHandle {
     fn drop(&mut self) {
         self.worker.abort();
-        self.catalog.pod.cancel();
+        self.catalog.pod.close();
     }
 }
 

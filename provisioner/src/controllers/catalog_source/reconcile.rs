@@ -5,7 +5,10 @@
 //! It reports the observed state, and decides whether the catalog has a registry pod. Reconciles read these reports and are
 //! never blocked by the worker.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::controller::Action;
@@ -81,6 +84,7 @@ impl FollowedCatalog {
     /// Records a report of the worker and triggers a reconcile.
     pub(super) fn report(&self, report: StatusUpdate) {
         *self.report.lock() = Some(report);
+        self.status.lock().reported();
         self.shared.triggers.add(&self.key);
     }
 
@@ -104,21 +108,23 @@ impl FollowedCatalog {
 
     /// Reconciles the objects of the catalog and its status, as far as they are due.
     pub(super) async fn reconcile(&self) -> Action {
+        let after = |delay: Option<Duration>| delay.map(|delay| Instant::now() + delay);
         let serving = self.shared.serving.as_deref();
         let objects = match serving {
-            Some(serving) => Box::pin(serving.reconcile(&self.key)).await,
+            Some(serving) => after(Box::pin(serving.reconcile(&self.key)).await),
             None => None,
         };
         // The reconcile of the pod may wait for the registry, so the status is written before and after it.
-        let mut status = self.reconcile_status().await;
+        let mut status = after(self.reconcile_status().await);
         let pod = Box::pin(self.pod.reconcile()).await;
         if pod.is_some_and(|pod| pod.is_new) {
             self.count_served();
-            status = self.reconcile_status().await;
+            status = after(self.reconcile_status().await);
         }
-        let delays = [objects, status, pod.map(|pod| pod.delay)];
-        let next = delays.into_iter().flatten().min();
-        next.map_or_else(Action::await_change, Action::requeue)
+        let pod = after(pod.map(|pod| pod.delay));
+        let next = [objects, status, pod].into_iter().flatten().min();
+        let delay = next.map(|at| at.saturating_duration_since(Instant::now()));
+        delay.map_or_else(Action::await_change, Action::requeue)
     }
 
     async fn reconcile_status(&self) -> Option<Duration> {
@@ -131,8 +137,7 @@ impl FollowedCatalog {
         if let Some(pod) = self.pod.last_report() {
             report.observed.add_pod(&pod, &self.key.namespace);
         }
-        let source = Arc::clone(&self.source.borrow());
-        status_writer::reconcile(&self.shared.ctx, &self.status, report, &source).await
+        status_writer::reconcile(&self.shared.ctx, &self.status, report, &self.source).await
     }
 
     /// Sets the metric of a catalog with a registry pod, unless the built-in server still serves it. While the state is

@@ -221,8 +221,9 @@ impl RegistryServer {
 
     /// Returns the endpoint of a catalog and creates it if it does not exist.
     fn endpoint(&self, key: &CatalogKey, owner_id: u64) -> Arc<CatalogEndpoint> {
-        self.watched.add(&key.namespace);
         let mut endpoints = self.shared.endpoints();
+        // The lock keeps another catalog from ending the watches of the namespace in the meantime.
+        self.watched.add(&key.namespace);
         let new = || Arc::new(CatalogEndpoint::new(key.clone()));
         let endpoint = endpoints.entry(key.clone()).or_insert_with(new);
         endpoint.owner_id.store(owner_id, Ordering::Relaxed);

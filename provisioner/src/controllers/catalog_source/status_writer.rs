@@ -20,6 +20,7 @@ use manifests::api::{
 };
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::{
@@ -98,6 +99,11 @@ impl StatusSchedule {
             .get_or_insert_with(|| now + self.repairs.remaining_delay(now));
     }
 
+    /// Makes a comparison due, because the worker has reported again.
+    pub(super) fn reported(&mut self) {
+        self.compare_at = Some(Instant::now());
+    }
+
     /// Returns the delay until the next write or comparison, or `None` if none is due.
     fn remaining_delay(&self, report: &StatusUpdate, now: Instant) -> Option<Duration> {
         let at = match &self.failed {
@@ -118,6 +124,8 @@ impl StatusSchedule {
         }
         let delay = INITIAL_DELAY * 2u32.saturating_pow(self.failures.min(10));
         self.failures = self.failures.saturating_add(1);
+        // The failed write may have been committed.
+        self.written = None;
         self.failed = Some((report, now + spread(delay.min(MAX_DELAY))));
     }
 }
@@ -128,27 +136,39 @@ pub(super) async fn reconcile(
     ctx: &Context,
     schedule: &Mutex<StatusSchedule>,
     report: StatusUpdate,
-    source: &Arc<CatalogSource>,
+    sources: &watch::Sender<Arc<CatalogSource>>,
 ) -> Option<Duration> {
     let now = Instant::now();
-    let delay = schedule.lock().remaining_delay(&report, now)?;
-    if !delay.is_zero() {
-        return Some(delay);
-    }
-    {
+    let (is_unsure, is_restored) = {
         let mut schedule = schedule.lock();
-        let is_restored = schedule.written.as_ref() == Some(&report);
-        if is_restored {
-            schedule.compare_at = None;
-            if is_written(&report, source, (ctx.now)()) {
-                return None;
-            }
-            schedule.repairs.record_write(now);
+        let delay = schedule.remaining_delay(&report, now)?;
+        if !delay.is_zero() {
+            return Some(delay);
         }
+        // A change from here on makes another comparison due, so the CatalogSource is read afterwards.
+        schedule.compare_at = None;
+        let is_restored = schedule.written.as_ref() == Some(&report);
+        (schedule.failed.is_some(), is_restored)
+    };
+    let source = Arc::clone(&sources.borrow());
+    if is_restored {
+        if is_written(&report, &source, (ctx.now)()) {
+            return None;
+        }
+        schedule.lock().repairs.record_write(now);
     }
     let namespace = source.namespace().unwrap_or_default();
     let api: Api<TolerantCatalogSource> = Api::namespaced(ctx.client.clone(), &namespace);
-    let result = Box::pin(try_write(ctx, &api, &report, (**source).clone())).await;
+    let writing = async {
+        // The watch may not have reported the result of a failed write yet.
+        let current = if is_unsure {
+            api.get(&source.name_any()).await?.0
+        } else {
+            (*source).clone()
+        };
+        try_write(ctx, &api, &report, current).await
+    };
+    let result = Box::pin(writing).await;
     let is_done = match result {
         Ok(()) => true,
         // The CatalogSource was deleted.

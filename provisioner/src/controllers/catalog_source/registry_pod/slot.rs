@@ -25,6 +25,8 @@ pub(in crate::controllers::catalog_source) struct RegistryPodSlot {
     reconciler: tokio::sync::Mutex<Option<RegistryPodReconciler>>,
     /// Cancels the running reconcile.
     cancel: Mutex<CancellationToken>,
+    /// Cancels all reconciles after the catalog was removed.
+    closed: CancellationToken,
     schedule: Mutex<PodSchedule>,
     reports: watch::Sender<Option<PodReport>>,
 }
@@ -82,13 +84,18 @@ impl RegistryPodSlot {
         self.cancel();
         let mut slot = self.reconciler.lock().await;
         *slot = reconciler;
-        *self.cancel.lock() = CancellationToken::new();
+        *self.cancel.lock() = self.closed.child_token();
         *self.schedule.lock() = PodSchedule::default();
     }
 
     /// Cancels the running reconcile.
-    pub(in crate::controllers::catalog_source) fn cancel(&self) {
+    fn cancel(&self) {
         self.cancel.lock().cancel();
+    }
+
+    /// Cancels the running reconcile and all later ones.
+    pub(in crate::controllers::catalog_source) fn close(&self) {
+        self.closed.cancel();
     }
 
     /// Makes a reconcile due, because the CatalogSource has changed.

@@ -134,6 +134,15 @@ impl Shared {
         outcome
     }
 
+    /// Sets the metric of a catalog, unless its endpoint was removed in the meantime.
+    fn count_served(&self, endpoint: &CatalogEndpoint, is_served: bool) {
+        let endpoints = self.endpoints();
+        let current = endpoints.get(&endpoint.key);
+        if current.is_some_and(|current| std::ptr::eq(&raw const **current, endpoint)) {
+            self.metrics.served(&endpoint.key, is_served);
+        }
+    }
+
     async fn publish_serving(
         &self,
         endpoint: &CatalogEndpoint,
@@ -148,7 +157,7 @@ impl Shared {
             *state = now;
             (was_found, differs)
         };
-        self.metrics.served(&endpoint.key, is_well);
+        self.count_served(endpoint, is_well);
         if differs {
             self.triggers.add(&endpoint.key);
         }
@@ -173,7 +182,7 @@ impl Shared {
             state.trouble = Some(problem.clone());
             is_new
         };
-        self.metrics.served(&endpoint.key, false);
+        self.count_served(endpoint, false);
         if is_new {
             self.triggers.add(&endpoint.key);
             warn!(catalog = %endpoint.key, error = problem, "failed to serve catalog");

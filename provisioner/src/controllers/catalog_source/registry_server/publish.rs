@@ -49,7 +49,7 @@ impl CatalogPublisher {
     /// Serves the content that was read, in place of the content served before. `files` is called only if no other catalog
     /// serves the same content. Does nothing if nothing has changed.
     ///
-    /// Failed writes of the Service and the EndpointSlice are retried by the task of the endpoint.
+    /// Failed writes of the Service and the EndpointSlice are retried by reconciles.
     ///
     /// # Errors
     /// Returns an error if the catalog cannot be served, or if clients cannot reach it.
@@ -147,7 +147,7 @@ impl CatalogPublisher {
     /// Returns an error if an object cannot be removed.
     pub async fn withdraw(&self) -> Result<(), Error> {
         let endpoint = self.serving.shared.endpoints().get(&self.key).cloned();
-        // The lock keeps the task of the endpoint from writing. `is_terminating` keeps it from recreating objects after a
+        // The lock keeps reconciles from writing. `is_terminating` keeps it from recreating objects after a
         // cancellation.
         let mut quiet = match &endpoint {
             Some(endpoint) => Some(endpoint.published.lock().await),
