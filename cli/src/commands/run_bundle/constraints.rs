@@ -110,6 +110,10 @@ mod tests {
         ::tests::with!(BundleInfo, max_open_shift_version: max)
     }
 
+    fn cluster() -> ClusterState {
+        ClusterState::new("1.36".parse().unwrap(), None)
+    }
+
     /// Rows of `maxOpenShiftVersion`: absent, invalid, greater, equal, less, and on Kubernetes.
     // parity: sdk-27
     #[test]
@@ -128,10 +132,8 @@ mod tests {
             Some("4.21"), Some("1.99.0"), Some("4.22") => &[newer, older];
         ] {
             let facts = ::tests::with!(facts(max) => min_kube_version: min.map(str::to_owned));
-            let openshift = openshift.and_then(Release::read);
-            let mut cluster = ClusterState::new("1.36".parse().unwrap(), None);
-            (cluster.releases.openshift, cluster.newest) = (openshift, openshift);
-            cluster.version = "1.36.3".parse().ok();
+            let release = openshift.and_then(Release::read);
+            let cluster = ::tests::with!(cluster() => releases.openshift: release, newest: release, version: "1.36.3".parse().ok());
             let unmet = demands(NAMES, &version(), &facts, &cluster);
             assert_eq!(unmet, expected, "{max:?} {min:?} {openshift:?}");
         }
@@ -147,18 +149,18 @@ mod tests {
             // During a rollback, the cluster still runs the newer release.
             "4.21", "4.22", "4.21" => Some(format!("{refused} 4.22 to 4.21)"));
         ] {
-            let facts = facts(Some(max));
-            let history = [(Some("Partial"), desired), (Some("Completed"), running)];
-            let history = history.map(|(state, minor)| (state, format!("{minor}.3")));
-            let history = history
-                .iter()
-                .map(|(state, release)| (*state, Some(release.as_str())));
-            let observed = ObservedCluster::of_history(history, Some(&format!("{desired}.3")));
-            let mut cluster = ClusterState::new("1.36".parse().unwrap(), None);
+            let [new, old] = [desired, running].map(|minor| format!("{minor}.3"));
+            let history = [("Partial", &new), ("Completed", &old)];
+            let history = history.map(|(state, release)| (Some(state), Some(release.as_str())));
+            let observed = ObservedCluster::of_history(history.into_iter(), Some(&new));
+            let mut cluster = cluster();
             cluster.detect(&observed).unwrap();
-            let unmet = demands(NAMES, &version(), &facts, &cluster);
-            let row = format!("{max} {running} {desired}");
-            assert_eq!(unmet.first(), expected.as_ref(), "{row}");
+            let unmet = demands(NAMES, &version(), &facts(Some(max)), &cluster);
+            assert_eq!(
+                unmet.first(),
+                expected.as_ref(),
+                "{max} {running} {desired}"
+            );
             assert_eq!(cluster.releases.openshift, Release::read(running));
         }
     }
@@ -177,13 +179,11 @@ mod tests {
             (Some("\"4.22\""), Some("4.22"), false, Ok(())),
             (Some("\"4.21\""), Some("4.22"), false, Err(newer)),
         ] {
-            let facts = facts(max);
-            let mut cluster = ClusterState::new("1.36".parse().unwrap(), None);
-            cluster.newest = openshift.and_then(Release::read);
+            let cluster = ::tests::with!(cluster() => newest: openshift.and_then(Release::read));
             let error = is_hidden.then(|| anyhow!("placeholder"));
-            let decided = decide(NAMES, &version(), &facts, &cluster, error);
+            let decided = decide(NAMES, &version(), &facts(max), &cluster, error);
             let decided = decided.map_err(|error| format!("{error:#}"));
-            assert_eq!(decided, expected.map_err(str::to_owned), "{facts:?}");
+            ::tests::table::assert_outcome(decided, expected, (max, openshift));
         }
     }
 }

@@ -87,32 +87,25 @@ mod tests {
 
     #[tokio::test]
     async fn expired_deadline_ends_every_wait() {
-        let deadline = Deadline::after(Duration::from_millis(1));
+        let short = Duration::from_millis(1);
+        let expired = Deadline::after(short);
         sleep(Duration::from_millis(10)).await;
-        assert!(deadline.remaining().is_zero());
-        let late = timeout(LONG, deadline.within(pending::<()>())).await;
-        assert_eq!(late, Ok(None));
-        let run = deadline.run_to_end("waiting", pending::<anyhow::Result<()>>());
+        assert!(expired.remaining().is_zero());
+        let run = expired.run_to_end("waiting", pending::<anyhow::Result<()>>());
         let error = timeout(LONG, run).await.unwrap().unwrap_err();
         let expected = "timed out after 1ms while waiting; increase --timeout";
         assert_eq!(error.to_string(), expected);
-    }
-
-    #[tokio::test]
-    async fn partial_deadline_ends_with_the_whole() {
-        let over = Deadline::after(Duration::from_millis(1));
-        sleep(Duration::from_millis(10)).await;
-        assert!(over.remaining().is_zero());
         let never = Deadline::after(Duration::ZERO);
-        let short = Duration::from_millis(1);
-        for part in [
-            over.sooner(LONG),
+        for deadline in [
+            expired,
+            // A partial deadline ends with the whole one.
+            expired.sooner(LONG),
             never.sooner(short),
             Deadline::after(LONG).sooner(short),
             never.sooner(Duration::ZERO),
         ] {
-            let late = timeout(LONG, part.within(pending::<()>())).await;
-            assert_eq!(late, Ok(None), "{part:?}");
+            let late = timeout(LONG, deadline.within(pending::<()>())).await;
+            assert_eq!(late, Ok(None), "{deadline:?}");
         }
     }
 

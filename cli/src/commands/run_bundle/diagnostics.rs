@@ -258,14 +258,6 @@ mod tests {
 
     use super::*;
 
-    fn pod(status: &Value) -> Pod {
-        serde_json::from_value(json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": "tide-1", "namespace": "tides"}, "status": status,
-        }))
-        .unwrap()
-    }
-
     fn container(name: &str, ready: bool, state: &Value) -> Value {
         json!({"name": name, "ready": ready, "restartCount": 2, "image": "", "imageID": "", "state": state})
     }
@@ -279,22 +271,22 @@ mod tests {
         let done = json!({"terminated": {"reason": "Completed", "exitCode": 0}});
         let unscheduled = json!({"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"});
         for (status, is_bad, expected) in ::tests::rows![
-            json!({"phase": "Succeeded"}), false => "Pod tides/tide-1: Succeeded";
-            json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}), false
-                => "Pod tides/tide-1: Running";
-            json!({"phase": "Pending", "conditions": [unscheduled]}), true
-                => "Pod tides/tide-1: Pending: 0/1 nodes are available";
+            json!({"phase": "Succeeded"}), false => "Succeeded";
+            json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}), false => "Running";
+            json!({"phase": "Pending", "conditions": [unscheduled]}), true => "Pending: 0/1 nodes are available";
             json!({
                 "phase": "Pending",
                 "initContainerStatuses": [container("init", false, &done)],
                 "containerStatuses": [container("a", true, &json!({})), container("b", false, &back_off)],
-            }), true => "Pod tides/tide-1: Pending: container b: ImagePullBackOff: no such image: restarted 2 times";
+            }), true => "Pending: container b: ImagePullBackOff: no such image: restarted 2 times";
             json!({"phase": "Pending", "initContainerStatuses": [container("init", false, &ended)]}), true
-                => "Pod tides/tide-1: Pending: container init: Error: exited with code 3: restarted 2 times";
+                => "Pending: container init: Error: exited with code 3: restarted 2 times";
         ] {
-            let pod = pod(&status);
-            let found = (is_unhealthy(&pod), describe(&pod));
-            assert_eq!(found, (is_bad, expected.to_owned()));
+            let metadata = json!({"name": "tide-1", "namespace": "tides"});
+            let pod = serde_json::from_value(json!({"metadata": metadata, "status": status}));
+            let pod: Pod = pod.unwrap();
+            assert_eq!(describe(&pod), format!("Pod tides/tide-1: {expected}"));
+            assert_eq!(is_unhealthy(&pod), is_bad, "{expected}");
         }
     }
 

@@ -221,7 +221,7 @@ mod tests {
             has_instance,
         };
         let (auto, native, olm) = (Engine::Auto, Engine::Native, Engine::Olm);
-        for (asked, detected, expected) in ::tests::rows![
+        ::tests::assert_each!(|asked, detected, expected| choose(asked, detected) => expected;
             auto, detected(false, false, false, false, false) => Err(NoEngine::Neither);
             auto, detected(false, false, true, false, false) => Ok(DetectedEngine::Native);
             auto, detected(true, true, false, false, false) => Ok(DetectedEngine::Olm);
@@ -238,8 +238,6 @@ mod tests {
             native, detected(true, true, true, true, false) => Ok(DetectedEngine::Native);
             native, detected(true, true, false, false, false) => Err(NoEngine::Native);
             native, detected(false, false, false, false, false) => Err(NoEngine::Native);
-        ] {
-            assert_eq!(choose(asked, detected), expected, "{asked:?} {detected:?}");
-        }
+        );
     }
 }

@@ -323,21 +323,20 @@ mod tests {
     #[test]
     fn the_newest_completed_version_counts() {
         let entry = |state: &str, version: &str| json!({"state": state, "version": version});
-        let history = |entries: &[serde_json::Value]| json!({ "history": entries });
-        for (channel, status, version, name) in ::tests::rows![
-            Some("fast-4.9"), history(&[entry("Partial", "4.10.1"), entry("Completed", "4.9.5"), entry("Completed", "4.8.2")]),
-              Some("4.9.5") => Some("fast");
-            Some("stable"), history(&[entry("Completed", "4.20.0-rc.1")]), Some("4.20.0-rc.1") => Some("stable");
-            Some(""), history(&[entry("Partial", "4.8.2")]), None => None;
-            None, json!({"history": null}), None => None;
-            None, history(&[entry("Completed", "soon")]), None => None;
+        for (channel, history, version, name) in ::tests::rows![
+            Some("fast-4.9"), json!([entry("Partial", "4.10.1"), entry("Completed", "4.9.5"), entry("Completed", "4.8.2")]),
+                Some("4.9.5") => Some("fast");
+            Some("stable"), json!([entry("Completed", "4.20.0-rc.1")]), Some("4.20.0-rc.1") => Some("stable");
+            Some(""), json!([entry("Partial", "4.8.2")]), None => None;
+            None, json!(null), None => None;
+            None, json!([entry("Completed", "soon")]), None => None;
         ] {
-            let version_of: ClusterVersion = object!({
-                "metadata": {"name": "version"}, "spec": {"channel": channel}, "status": status,
+            let cluster_version: ClusterVersion = object!({
+                "metadata": {"name": "version"}, "spec": {"channel": channel}, "status": {"history": history},
             });
-            let (found, channel) = of_cluster_version(&version_of);
-            assert_eq!(found.map(|version| version.to_string()).as_deref(), version);
-            assert_eq!(channel.as_deref(), name);
+            let (found, channel) = of_cluster_version(&cluster_version);
+            let found = found.map(|version| version.to_string());
+            assert_rows!((found.as_deref(), channel.as_deref()) => (version, name), "{history}");
         }
     }
 
@@ -369,10 +368,7 @@ mod tests {
             assert!(!changes.has_changed().unwrap(), "{text}");
             change(&around, FactSource::Kubernetes, |_| {});
             let pending = around.borrow().pending.clone();
-            assert!(
-                required.iter().all(|part| !pending.contains(part)),
-                "{text}"
-            );
+            assert_rows!(required.iter().any(|part| pending.contains(part)) => false, "{text}");
         }
     }
 

@@ -90,11 +90,11 @@ mod tests {
     // parity: max-6
     #[test]
     fn last_value_counts_while_its_catalog_is_unavailable() {
-        let before = all(&["a", "b", "c", "gone", "e"].map(|key| (key, "4.12")));
+        let before = all(&["a", "b", "c", "removed", "e"].map(|key| (key, "4.12")));
         let text = |value: &str| Some(value.to_owned());
         let values = [
             ("a", CatalogMaximum::Declared(text("4.13"))),
-            ("b", CatalogMaximum::Unavailable(text("4.14"))), // of another one, which comes after it
+            ("b", CatalogMaximum::Unavailable(text("4.14"))), // of a catalog of lower priority
             ("c", CatalogMaximum::NotFound),
             ("d", CatalogMaximum::Unavailable(None)),
             ("e", CatalogMaximum::Declared(None)),
@@ -116,7 +116,7 @@ mod tests {
         catalogs.record_maxima(all(&[(&key, "4.13")]));
         assert_rows! {
             maximum().as_deref() => Some("4.13");
-            changes.has_changed().unwrap() => true, "whoever asked before asks again";
+            changes.has_changed().unwrap() => true, "callers query again";
             // Later values come from catalogs, whose changes have been published already.
             { changes.mark_unchanged(); catalogs.record_maxima(all(&[(&key, "4.14")])); maximum() } => Some("4.14".to_owned());
             changes.has_changed().unwrap() => false;
@@ -128,12 +128,8 @@ mod tests {
     /// The number of recorded versions is bounded, that of effective ones is not.
     #[test]
     fn every_value_counts_and_is_truncated() {
-        let many = (0..3000).map(|n| {
-            (
-                n.to_string(),
-                CatalogMaximum::Declared(Some("4".repeat(100_000))),
-            )
-        });
+        let declared = || CatalogMaximum::Declared(Some("4".repeat(100_000)));
+        let many = (0..3000).map(|number| (number.to_string(), declared()));
         let (counting, keeping) = update_maxima(&MaxOpenShiftVersions::new(), many);
         assert_eq!((counting.len(), keeping.len()), (3000, 3000));
         let mut values = counting.values().chain(keeping.values());

@@ -104,14 +104,12 @@ mod tests {
         // Nothing else serves while OLM is restarting.
         for (was, expected) in [(None, true), (Some(false), false), (Some(true), true)] {
             let (now, mut detector) = (Instant::now(), OlmDetector::starting_from(was));
-            assert_eq!(detector.observe(Unavailable, now).0, expected, "{was:?}");
-            assert_eq!(detector.observe(Unavailable, now).0, expected, "{was:?}");
-            assert_eq!(detector.observe(Running, now), (true, None), "{was:?}");
-            assert_eq!(
-                detector.observe(Unavailable, now),
-                (true, Some(UNAVAILABLE_GRACE)),
-                "{was:?}"
-            );
+            assert_rows! {
+                detector.observe(Unavailable, now).0 => expected, "{was:?}";
+                detector.observe(Unavailable, now).0 => expected, "{was:?}";
+                detector.observe(Running, now) => (true, None), "{was:?}";
+                detector.observe(Unavailable, now) => (true, Some(UNAVAILABLE_GRACE)), "{was:?}";
+            }
         }
     }
 
@@ -121,12 +119,12 @@ mod tests {
         let begin = Instant::now();
         // Seconds, the observation at that time, whether OLM serves, and the seconds until the next evaluation.
         for (name, story) in ::tests::rows![
-            "restarted, upgraded, and gone in the end" => &[
+            "restarted, upgraded, and removed in the end" => &[
                 (0, Running, true, None), (10, Unavailable, true, Some(900)), (40, Running, true, None), (100, Absent, true, Some(120)),
                 (101, Unavailable, true, Some(899)), (130, Running, true, None), (200, Absent, true, Some(120)), (319, Absent, true, Some(1)),
                 (320, Absent, false, None), (900, Absent, false, None),
             ][..];
-            "has never been there, is installed, and takes its time"
+            "missing, then installed, and slow to start"
                 => &[(0, Absent, false, None), (60, Unavailable, false, None), (600, Unavailable, false, None), (660, Running, true, None)];
             "the provisioner starts while OLM does, or when it has failed for good" => &[
                 (0, Unavailable, true, Some(900)), (30, Running, true, None), (31, Unavailable, true, Some(900)), (931, Unavailable, false, None),

@@ -120,7 +120,7 @@ fn parse(text: &str) -> Option<Version> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -153,16 +153,8 @@ mod tests {
             None, Some("r.example.com:5000/olm:0.38.0-rc.1"), None, None => Some("0.38.0-rc.1");
         ] {
             let text = |text: Option<&str>| text.map(str::to_owned);
-            let [label, image_of] = [label, image].map(text);
-            let deployment = DeploymentFacts {
-                label,
-                image: image_of,
-            };
-            let facts = OlmFacts {
-                deployment,
-                cluster_operator: text(cluster_operator),
-                packageserver: text(packageserver),
-            };
+            let facts = with!(OlmFacts::default() => deployment.label: text(label), deployment.image: text(image),
+                cluster_operator: text(cluster_operator), packageserver: text(packageserver));
             assert_rows!(facts.version().map(|version| version.to_string()).as_deref() => expected, "{facts:?}");
             let unknown = facts.describe_unknown();
             assert!(unknown.contains(image.unwrap_or("the image")), "{unknown}");
@@ -180,19 +172,20 @@ mod tests {
             ]}}},
         });
         let deployment: Deployment = serde_json::from_value(deployment).unwrap();
-        let [label, image] =
-            ["0.38.0", "example.com/olm:v0.38.0"].map(|text| Some(text.to_owned()));
-        let expected = DeploymentFacts { label, image };
-        assert_eq!(DeploymentFacts::from(&deployment), expected);
-        assert_rows!(DeploymentFacts::from(&Deployment::default()) => DeploymentFacts::default());
+        let facts = DeploymentFacts::from(&deployment);
+        assert_rows! {
+            facts.label.as_deref() => Some("0.38.0");
+            facts.image.as_deref() => Some("example.com/olm:v0.38.0");
+            DeploymentFacts::from(&Deployment::default()) => DeploymentFacts::default();
+        }
 
-        for (versions, expected) in ::tests::rows![
+        let operator = |versions: Value| -> ClusterOperator {
+            object!({"metadata": {"name": CLUSTER_OPERATOR}, "spec": {}, "status": {"versions": versions}})
+        };
+        assert_each!(|versions, expected| reported_version(&operator(versions)).as_deref() => expected;
             json!([]) => None;
             json!([{"name": "operator", "version": "4.20.1"}]) => None;
             json!([{"name": "operator", "version": "4.20.1"}, {"name": CLUSTER_OPERATOR, "version": "0.19.0"}]) => Some("0.19.0");
-        ] {
-            let operator: ClusterOperator = object!({"metadata": {"name": CLUSTER_OPERATOR}, "spec": {}, "status": {"versions": versions}});
-            assert_rows!(reported_version(&operator).as_deref() => expected, "{versions}");
-        }
+        );
     }
 }

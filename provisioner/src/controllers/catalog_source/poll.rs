@@ -77,33 +77,19 @@ mod tests {
     // parity: serve-21, serve-22
     #[test]
     fn invalid_intervals_are_reported_and_replaced() {
-        let default = |error: &str| {
-            format!(
-                "error parsing spec.updateStrategy.registryPoll.interval. Using the default value of 15m0s instead. Error: {error}"
-            )
-        };
-        for (text, every, problem) in ::tests::rows![
+        let default = "error parsing spec.updateStrategy.registryPoll.interval. Using the default value of 15m0s instead. Error: ";
+        assert_each!(|text, period, problem| written(text) => Some(PollInterval { period, problem });
             Some("45m"), minutes(45) => None;
             Some("1m"), minutes(1) => None;
-            Some("45mError.code"), DEFAULT_INTERVAL => Some(default("time: unknown unit \"mError\" in duration \"45mError.code\""));
-            None, DEFAULT_INTERVAL => Some(default("time: invalid duration \"\""));
-            Some("30s"), MIN_INTERVAL
-                => Some(
-                    "spec.updateStrategy.registryPoll.interval \"30s\" is shorter than a minute. Using 1m0s instead"
-                        .to_owned(),
-                );
-        ] {
-            assert_eq!(
-                written(text),
-                Some(PollInterval {
-                    period: every,
-                    problem
-                }),
-                "{text:?}"
+            Some("45mError.code"), DEFAULT_INTERVAL
+                => Some(format!("{default}time: unknown unit \"mError\" in duration \"45mError.code\""));
+            None, DEFAULT_INTERVAL => Some(format!("{default}time: invalid duration \"\""));
+            Some("30s"), MIN_INTERVAL => Some(
+                "spec.updateStrategy.registryPoll.interval \"30s\" is shorter than a minute. Using 1m0s instead".to_owned(),
             );
-        }
+        );
         for text in ["0", "-0", "0s", "-5m", "-2562047h", "59.9s", "1ns"] {
-            assert_rows!(written(Some(text)).unwrap().period => MIN_INTERVAL, "{}", text);
+            assert_rows!(written(Some(text)).unwrap().period => MIN_INTERVAL, "{text}");
         }
         assert_eq!(from_strategy(None), None);
         assert_eq!(from_strategy(Some(&UpdateStrategy::default())), None);
@@ -133,26 +119,21 @@ mod tests {
             let found = poll_delay(minutes(100), true, place);
             parts[usize::try_from(found.as_secs() / 300).unwrap().min(19)] += 1;
         }
-        assert!(
-            parts.iter().all(|count| (40..=60).contains(count)),
-            "{parts:?}"
-        );
+        assert_rows!(parts.iter().all(|count| (40..=60).contains(count)) => true, "{parts:?}");
     }
 
     // parity: serve-18
     #[test]
     fn sleep_ends_with_the_interval_or_after_15_minutes() {
-        for (every, elapsed, expected) in [
-            (10, 0, 10),
-            (15, 0, 15),
-            (40, 35, 5),
-            (40, 30, 10),
-            (60, 15, 15),
-            (600, 0, 15),
-            (40, 40, 0),
-            (40, 100, 0),
-        ] {
-            assert_rows!(next_sleep(minutes(every), minutes(elapsed)) => minutes(expected), "{every} {elapsed}");
-        }
+        assert_each!(|every, elapsed, expected| next_sleep(minutes(every), minutes(elapsed)) => minutes(expected);
+            10, 0 => 10;
+            15, 0 => 15;
+            40, 35 => 5;
+            40, 30 => 10;
+            60, 15 => 15;
+            600, 0 => 15;
+            40, 40 => 0;
+            40, 100 => 0;
+        );
     }
 }

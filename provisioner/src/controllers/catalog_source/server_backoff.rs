@@ -98,65 +98,56 @@ mod tests {
     fn outage_begins_when_the_connection_is_lost() {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
-        let mut timeouts = ServerBackoff::default();
-        assert_eq!(timeouts.since(at(0)), at(0));
-        assert_eq!(timeouts.since(at(100)), at(0));
-        timeouts.record_success(at(120));
+        let mut backoff = ServerBackoff::default();
+        assert_eq!([0, 100].map(|now| backoff.since(at(now))), [at(0); 2]);
+        backoff.record_success(at(120));
         // Read again, and lost after an hour.
-        timeouts.record_success(at(1020));
-        assert_eq!(timeouts.since(at(3600)), at(3600));
-        assert_eq!(timeouts.since(at(3700)), at(3600));
+        backoff.record_success(at(1020));
+        assert_rows!([3600, 3700].map(|now| backoff.since(at(now))) => [at(3600); 2]);
     }
 
     #[test]
     fn closed_connections_are_retried_with_backoff() {
-        let begin = Instant::now();
-        let mut now = begin;
-        let mut timeouts = ServerBackoff::default();
-        let mut delays = Vec::new();
-        for _ in 0..8 {
-            timeouts.record_success(now);
-            let pause = timeouts.next_delay(now);
-            delays.push(about(pause));
-            now += pause;
+        let (mut now, mut backoff) = (Instant::now(), ServerBackoff::default());
+        for expected in [1, 2, 4, 8, 16, 32, 60, 60] {
+            backoff.record_success(now);
+            let delay = backoff.next_delay(now);
+            assert_eq!(about(delay), expected);
+            now += delay;
         }
         assert_rows! {
-            delays => [1, 2, 4, 8, 16, 32, 60, 60];
             // A lasting connection resets the back-off.
-            { timeouts.record_success(now); timeouts.record_success(now + STABLE_AFTER / 2); about(timeouts.next_delay(now + STABLE_AFTER)) } => 1;
+            { backoff.record_success(now); backoff.record_success(now + STABLE_AFTER / 2); about(backoff.next_delay(now + STABLE_AFTER)) } => 1;
             // A failed connection does not reset it.
-            about(timeouts.next_delay(now + 2 * STABLE_AFTER)) => 2;
-            timeouts.record_failure() => true;
-            { timeouts.reset(); timeouts.record_failure() } => false;
-            about(timeouts.next_delay(now + 2 * STABLE_AFTER)) => 1;
+            about(backoff.next_delay(now + 2 * STABLE_AFTER)) => 2;
+            backoff.record_failure() => true;
+            { backoff.reset(); backoff.record_failure() } => false;
+            about(backoff.next_delay(now + 2 * STABLE_AFTER)) => 1;
         }
     }
 
     #[test]
     fn aborted_attempts_are_retried_with_backoff() {
-        let mut now = Instant::now();
-        let mut timeouts = ServerBackoff::default();
-        let mut rests = Vec::new();
-        for _ in 0..8 {
-            timeouts.start_attempt();
-            timeouts.record_success(now);
+        let (mut now, mut backoff) = (Instant::now(), ServerBackoff::default());
+        for expected in [1, 2, 4, 8, 16, 32, 60, 60] {
+            backoff.start_attempt();
+            backoff.record_success(now);
             now += Duration::from_millis(500);
-            timeouts.abort_attempt(now);
-            rests.push(about(timeouts.remaining_delay(now)));
+            backoff.abort_attempt(now);
+            assert_eq!(about(backoff.remaining_delay(now)), expected);
             // The catalog changes without a query in between.
             let soon = now + Duration::from_millis(100);
-            timeouts.abort_attempt(soon);
-            assert!(timeouts.remaining_delay(soon) < timeouts.remaining_delay(now));
-            now += timeouts.remaining_delay(now);
-            assert_eq!(timeouts.remaining_delay(now), Duration::ZERO);
+            backoff.abort_attempt(soon);
+            assert!(backoff.remaining_delay(soon) < backoff.remaining_delay(now));
+            now += backoff.remaining_delay(now);
+            assert_eq!(backoff.remaining_delay(now), Duration::ZERO);
         }
-        assert_eq!(rests, [1, 2, 4, 8, 16, 32, 60, 60]);
         // After a lasting connection, the next query follows almost at once.
-        timeouts.start_attempt();
-        timeouts.record_success(now);
-        timeouts.abort_attempt(now + STABLE_AFTER);
-        assert_eq!(about(timeouts.remaining_delay(now + STABLE_AFTER)), 1);
+        backoff.start_attempt();
+        backoff.record_success(now);
+        backoff.abort_attempt(now + STABLE_AFTER);
+        assert_eq!(about(backoff.remaining_delay(now + STABLE_AFTER)), 1);
         // No delay without a running query, as for a catalog in an image.
-        assert_rows!(with!(ServerBackoff::default() => |timeouts| timeouts.abort_attempt(now)).remaining_delay(now) => Duration::ZERO);
+        assert_rows!(with!(ServerBackoff::default() => |backoff| backoff.abort_attempt(now)).remaining_delay(now) => Duration::ZERO);
     }
 }

@@ -370,14 +370,14 @@ mod tests {
         template_resolution::ConditionUpdate,
     };
 
-    fn source(spec: &Value) -> CatalogSource {
-        object!({"metadata": {"name": "a"}, "spec": spec})
+    fn source(image: &str) -> CatalogSource {
+        object!({"metadata": {"name": "a"}, "spec": {"sourceType": "grpc", "image": image}})
     }
 
-    fn report(observation: CatalogObservation, has_olm: bool) -> StatusUpdate {
+    fn report(observed: CatalogObservation, has_olm: bool) -> StatusUpdate {
         StatusUpdate {
-            source: Arc::new(source(&json!({"sourceType": "grpc", "image": "a:1"}))),
-            observed: observation,
+            source: Arc::new(source("a:1")),
+            observed,
             image: None,
             has_olm,
         }
@@ -397,16 +397,14 @@ mod tests {
         let well = with!(CatalogObservation::default() => served: Some(Served { address, service: None, connection }));
         let state = json!({"address": "a:1", "lastConnect": epoch, "lastObservedState": "READY"});
         let is = json!({"registryService": {"protocol": "grpc", "createdAt": epoch}, "connectionState": state});
-        assert_eq!(patch(&is, well.clone()), None);
-        assert_eq!(patch(&json!({}), well.clone()), Some(is.clone()));
-        let mut before = is.clone();
-        before["message"] = "no".into();
-        before["registryService"]["serviceName"] = "mine".into();
+        let before = with!(is.clone() => |status| status["message"] = "no".into(); status["registryService"]["serviceName"] = "a".into());
         let service = json!({"protocol": "grpc", "createdAt": epoch, "serviceName": null});
         assert_rows! {
+            patch(&is, well.clone()) => None;
+            patch(&json!({}), well.clone()) => Some(is.clone());
             patch(&before, well) => Some(json!({"message": null, "registryService": service}));
             // The image is written to the field that holds it.
-            image_of(&source(&json!({"sourceType": "grpc", "image": "a:1"})), "a:2") => json!({"image": "a:2"});
+            image_of(&source("a:1"), "a:2") => json!({"image": "a:2"});
         }
     }
 
@@ -438,10 +436,8 @@ mod tests {
         ] {
             let observation = with!(CatalogObservation::default() => conditions: reported.iter().map(update).collect());
             let report = report(observation, true);
-            let mut now = source(&json!({"sourceType": "grpc", "image": "a:1"}));
-            now.metadata.generation = Some(1);
-            now.status =
-                serde_json::from_value(json!({"message": "OLM's", "conditions": was})).unwrap();
+            let status = serde_json::from_value(json!({"message": "OLM's", "conditions": was}));
+            let now = with!(source("a:1") => metadata.generation: Some(1), status: status.unwrap());
             let found = due_with_olm(&report, &now, epoch);
             assert_eq!(found.as_ref().map(|found| json!(found)), due, "{was}");
             assert_eq!(is_written(&report, &now, epoch), due.is_none(), "{was}");
@@ -463,11 +459,7 @@ mod tests {
         for expected in [1.0, 2.0, 4.0] {
             schedule.record(first.clone(), false, now);
             assert_eq!(seconds(&schedule, &first, now), Some(expected));
-            assert_eq!(
-                seconds(&schedule, &second, now),
-                Some(0.0),
-                "a newer report"
-            );
+            assert_rows!(seconds(&schedule, &second, now) => Some(0.0), "a newer report");
         }
         schedule.record(first.clone(), true, now);
         assert_eq!(seconds(&schedule, &first, now), None);
@@ -475,11 +467,8 @@ mod tests {
         // The first removal of conditions is repaired at once, the next ones with growing delays.
         for expected in [0.3, 1.0, 2.0] {
             schedule.conditions_changed();
-            let delay = schedule.remaining_delay(&first, now).unwrap();
-            assert!(
-                (delay.as_secs_f64() / expected - 1.0).abs() < 0.12,
-                "{delay:?}"
-            );
+            let delay = schedule.remaining_delay(&first, now).unwrap().as_secs_f64();
+            assert!((delay / expected - 1.0).abs() < 0.12, "{delay}");
             now = Instant::now();
             schedule.compare_at = None;
             schedule.repairs.record_write(now);
@@ -488,18 +477,15 @@ mod tests {
 
     #[test]
     fn foreign_annotations_do_not_make_a_report_stale() {
-        let annotated = |spec: &Value, annotations: &Value| {
-            let mut source = source(spec);
-            source.metadata.annotations = serde_json::from_value(annotations.clone()).unwrap();
-            source
+        let annotated = |key: &str| {
+            let annotations = [(key.to_owned(), "a:{kube_minor_version}".to_owned())];
+            with!(source("a:1") => metadata.annotations: Some(annotations.into()))
         };
-        let (one, two) = (json!({"image": "a:1"}), json!({"image": "a:2"}));
-        let of = annotated(&one, &json!({}));
-        let template = json!({"core.rukpak.io/catalog-image-template": "a:{kube_minor_version}"});
+        let of = source("a:1");
         assert_rows! {
-            is_same(&of, &annotated(&one, &json!({"example.com/note": "x"}))) => true;
-            is_same(&of, &annotated(&one, &template)) => false;
-            is_same(&of, &annotated(&two, &json!({}))) => false;
+            is_same(&of, &annotated("example.com/note")) => true;
+            is_same(&of, &annotated("core.rukpak.io/catalog-image-template")) => false;
+            is_same(&of, &source("a:2")) => false;
         }
     }
 }

@@ -136,33 +136,25 @@ mod tests {
         let ci = || instance("high", Some("ci"), None);
         let unknown = || instance("new", None, None);
         for (found, asked, expected) in ::tests::rows![
-            vec![], Some("ci") => "nothing";
-            vec![prod()], None => "here tide";
-            vec![prod()], Some("prod") => "here tide";
-            vec![prod()], Some("ci") => "elsewhere tide";
-            vec![ci()], Some("ci") => "here high";
-            vec![ci()], Some("prod") => "elsewhere high";
-            vec![prod(), ci()], Some("ci") => "here high";
-            vec![prod(), ci()], Some("dev") => "elsewhere tide";
+            vec![], Some("ci") => Ok("nothing");
+            vec![prod()], None => Ok("here tide");
+            vec![prod()], Some("prod") => Ok("here tide");
+            vec![prod()], Some("ci") => Ok("elsewhere tide");
+            vec![ci()], Some("ci") => Ok("here high");
+            vec![ci()], Some("prod") => Ok("elsewhere high");
+            vec![prod(), ci()], Some("ci") => Ok("here high");
+            vec![prod(), ci()], Some("dev") => Ok("elsewhere tide");
             // An instance that has not reported its namespace yet may be in the requested one.
-            vec![unknown()], Some("ci") => "here new";
-            vec![prod(), ci()], None => "has 2 BundleInstances: tide, high";
-            vec![ci(), unknown()], Some("ci") => "has 2 BundleInstances: high, new";
+            vec![unknown()], Some("ci") => Ok("here new");
+            vec![prod(), ci()], None => Err("*has 2 BundleInstances: tide, high*");
+            vec![ci(), unknown()], Some("ci") => Err("*has 2 BundleInstances: high, new*");
         ] {
-            let text = match choose(found, "tide", asked) {
-                Ok(LocatedInstance::None) => "nothing".to_owned(),
-                Ok(LocatedInstance::InNamespace(instance)) => {
-                    format!("here {}", instance.name_any())
-                }
-                Ok(LocatedInstance::OtherNamespace(instance)) => {
-                    format!("elsewhere {}", instance.name_any())
-                }
-                Err(error) => error.to_string(),
-            };
-            assert!(
-                text.contains(expected),
-                "{text}, not {expected} in {asked:?}"
-            );
+            let found = choose(found, "tide", asked).map(|located| match located {
+                LocatedInstance::None => "nothing".to_owned(),
+                LocatedInstance::InNamespace(instance) => format!("here {}", instance.name_any()),
+                LocatedInstance::OtherNamespace(other) => format!("elsewhere {}", other.name_any()),
+            });
+            ::tests::table::assert_outcome(found, expected.map(str::to_owned), asked);
         }
     }
 

@@ -85,13 +85,8 @@ mod tests {
             ("cert.pem", b"MII=", None),
             ("cert.pem", b"\xff-----BEGIN CERTIFICATE-----", None),
         ] {
-            let secret = Secret {
-                data: Some(BTreeMap::from([(
-                    key.to_owned(),
-                    ByteString(value.to_vec()),
-                )])),
-                ..Secret::default()
-            };
+            let data = BTreeMap::from([(key.to_owned(), ByteString(value.to_vec()))]);
+            let secret = ::tests::with!(Secret, data: Some(data));
             assert_eq!(certificate(&secret).as_deref(), expected, "{key} {value:?}");
         }
         assert_eq!(certificate(&Secret::default()), None);

@@ -131,6 +131,11 @@ mod tests {
         })
     }
 
+    fn pending() -> BTreeSet<PendingApproval> {
+        let [csv, subscription] = ["coral.v1", "coral"].map(str::to_owned);
+        BTreeSet::from([PendingApproval { csv, subscription }])
+    }
+
     // parity: sdk-8
     #[test]
     fn manual_approvals_of_others_are_left_to_them() {
@@ -145,52 +150,43 @@ mod tests {
         let whole = json!({"metadata": {"annotations": {PROPERTIES: properties("coral")}}});
         let lookup = json!({"identifier": "coral.v1", "properties": properties("coral")});
         let manual = |current: &str| subscription("coral", "coral", "Manual", current);
-        let pending = &[("coral.v1", "coral")][..];
-        for (plan, others_there, expected) in ::tests::rows![
+        let (pending, none) = (&pending(), &BTreeSet::new());
+        for (plan, others, expected) in ::tests::rows![
             // A dependency without a Subscription.
-            named.clone(), vec![] => &[][..];
-            with(json!([step("coral.v1", &whole)]), json!([])), vec![] => &[];
+            named.clone(), vec![] => none;
+            with(json!([step("coral.v1", &whole)]), json!([])), vec![] => none;
             // Its Subscription is automatic; the plan waits only because of "tide-sub".
-            named.clone(), vec![subscription("coral", "coral", "Automatic", "coral.v1")] => &[];
-            named.clone(), vec![subscription("coral", "coral", "", "coral.v1")] => &[];
+            named.clone(), vec![subscription("coral", "coral", "Automatic", "coral.v1")] => none;
+            named.clone(), vec![subscription("coral", "coral", "", "coral.v1")] => none;
             named.clone(), vec![manual("coral.v1")] => pending;
             // The plan exists, and the status of the other Subscription is not updated yet.
-            named.clone(), vec![manual("")] => &[];
+            named.clone(), vec![manual("")] => none;
             with(json!([step("coral.v1", &unpacked)]), json!([])), vec![manual("")] => pending;
             with(json!([step("coral.v1", &whole)]), json!([])), vec![manual("coral.v0")] => pending;
             with(json!([]), json!([lookup])), vec![manual("")] => pending;
             // A pending version that is not in the plan.
-            plan(&["tide.v2"], json!([]), json!([])), vec![manual("coral.v1")] => &[];
+            plan(&["tide.v2"], json!([]), json!([])), vec![manual("coral.v1")] => none;
             // Another Subscription to the same package does not count.
             with(json!([step("tide.v2", &json!({"properties": properties("tide")}))]), json!([])),
-                vec![subscription("tide", "tide", "Manual", "tide.v2")] => &[];
+                vec![subscription("tide", "tide", "Manual", "tide.v2")] => none;
             // A malformed manifest is ignored.
-            with(json!([step("coral.v1", &json!("{"))]), json!([])), vec![manual("")] => &[];
+            with(json!([step("coral.v1", &json!("{"))]), json!([])), vec![manual("")] => none;
         ] {
-            let mut all = others_there;
-            all.push(own.clone());
+            let all = [others, vec![own.clone()]].concat();
             let found = pending_approvals(&plan, &all, "tide-sub");
-            let found: Vec<(&str, &str)> = found
-                .iter()
-                .map(|approval| (approval.csv.as_str(), approval.subscription.as_str()))
-                .collect();
-            assert_eq!(found, expected, "{plan:?} {all:?}");
+            assert_eq!(&found, expected, "{plan:?} {all:?}");
         }
     }
 
     // parity: sdk-8
     #[test]
     fn refusal_names_the_approval_command() {
-        let others = BTreeSet::from([PendingApproval {
-            csv: "coral.v1".to_owned(),
-            subscription: "coral".to_owned(),
-        }]);
-        let text = refusal(&others, "install-1", "tides");
+        let text = refusal(&pending(), "install-1", "tides");
         for part in [
             "InstallPlan install-1 also installs coral.v1 (Subscription coral), which requires manual approval",
             "kubectl patch installplan install-1 --namespace tides --type merge --patch '{\"spec\":{\"approved\":true}}'",
         ] {
-            assert!(text.contains(part), "{text}");
+            ::tests::assert_has(&text, part);
         }
     }
 }

@@ -378,63 +378,54 @@ mod tests {
     #[test]
     fn pod_has_an_address_when_it_is_ready() {
         let pod = |ip, ready| -> Pod {
-            serde_json::from_value(json!({
+            object!({
                 "metadata": {"ownerReferences": [{"uid": "1", "apiVersion": "", "kind": "", "name": ""}]},
                 "status": {"podIP": ip, "phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
-            }))
-            .unwrap()
+            })
         };
         let ready = pod(Some("10.0.0.1"), "True");
-        assert_eq!(address(&ready), Some("10.0.0.1"));
-        assert_eq!(address(&pod(Some("10.0.0.1"), "False")), None);
-        assert_eq!(address(&pod(None, "True")), None);
-        assert!(is_owned(&ready, "1") && !is_owned(&ready, "2") && !has_ended(&ready));
+        ::tests::assert_rows! {
+            address(&ready) => Some("10.0.0.1");
+            address(&pod(Some("10.0.0.1"), "False")) => None;
+            address(&pod(None, "True")) => None;
+            ["1", "2"].map(|uid| is_owned(&ready, uid)) => [true, false];
+            has_ended(&ready) => false;
+            // An address may be IPv4 or IPv6.
+            socket("10.0.0.1").ok().as_deref() => Some("10.0.0.1:50051");
+            socket("fd00::1").ok().as_deref() => Some("[fd00::1]:50051");
+            socket("pod").ok() => None;
+        }
     }
 
     #[test]
     fn pod_security_violation_has_a_remedy() {
         let violates = r#"pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true"#;
         let quota = r#"pods "x" is forbidden: exceeded quota: few"#;
-        for (message, security, expected) in [
-            (violates, Some(SecurityContext::Legacy), true),
-            (violates, Some(SecurityContext::Restricted), false),
-            (violates, None, false),
-            (quota, Some(SecurityContext::Legacy), false),
-        ] {
-            let error = crate::testing::refused(json!({"message": message}));
-            let hint = remedy(&error, security);
-            assert_eq!(hint.is_some(), expected, "{message}");
-        }
-    }
-
-    #[test]
-    fn address_may_be_ipv4_or_ipv6() {
-        for (ip, expected) in [
-            ("10.0.0.1", Some("10.0.0.1:50051")),
-            ("fd00::1", Some("[fd00::1]:50051")),
-            ("pod", None),
-        ] {
-            assert_eq!(socket(ip).ok().as_deref(), expected, "{ip}");
-        }
+        let refused = |message: &str| crate::testing::refused(json!({"message": message}));
+        ::tests::assert_each!(|message, security, expected| remedy(&refused(message), security).is_some() => expected;
+            violates, Some(SecurityContext::Legacy) => true;
+            violates, Some(SecurityContext::Restricted) => false;
+            violates, None => false;
+            quota, Some(SecurityContext::Legacy) => false;
+        );
     }
 
     // parity: sdk-17
     #[test]
     fn only_former_pods_and_parts_are_deleted() {
-        let owner: OwnerReference = serde_json::from_value(json!({
+        let owner: OwnerReference = object!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "tide-catalog", "uid": "1",
-        }))
-        .unwrap();
+        });
         let object = |name: &str, label: Option<&str>, uid: &str, controller| -> ObjectMeta {
             let labels = label.map(|value| json!({OWNER: value}));
-            serde_json::from_value(json!({
+            object!({
                 "name": name, "labels": labels,
                 "ownerReferences": [{"uid": uid, "apiVersion": "", "kind": "", "name": "", "controller": controller}],
-            }))
-            .unwrap()
+            })
         };
         let part = "tide-catalog-configmap-partition-1";
-        for (object, expected) in ::tests::rows![
+        let current = BTreeSet::from(["tide-catalog-configmap-partition-new-1".to_owned()]);
+        ::tests::assert_each!(|object, expected| is_former_part(&object, &owner, &current) => expected;
             object("x", Some("1"), "1", None) => true;
             object(part, None, "1", Some(false)) => true;
             // A ConfigMap with a bundle that OLM unpacked.
@@ -442,19 +433,12 @@ mod tests {
             object("x", Some("2"), "1", None) => false;
             object(part, Some("1"), "2", None) => false;
             object(part, Some("1"), "1", Some(true)) => false;
-        ] {
-            let is_former = is_former_part(&object, &owner, &BTreeSet::new());
-            assert_eq!(is_former, expected, "{object:?}");
-        }
-        // The catalog shrinks from three parts to one.
-        let current = "tide-catalog-configmap-partition-new-1";
-        let old = [1, 2, 3].map(|at| format!("tide-catalog-configmap-partition-old-{at}"));
-        let mut all = old.to_vec();
-        all.push(current.to_owned());
-        let current = BTreeSet::from([current.to_owned()]);
-        all.retain(|name| is_former_part(&object(name, Some("1"), "1", None), &owner, &current));
-        assert_eq!(all, old);
-        for (object, noted, expected) in ::tests::rows![
+            // The catalog shrinks from two parts to one.
+            object("tide-catalog-configmap-partition-old-1", Some("1"), "1", None) => true;
+            object("tide-catalog-configmap-partition-old-2", Some("1"), "1", None) => true;
+            object("tide-catalog-configmap-partition-new-1", Some("1"), "1", None) => false;
+        );
+        ::tests::assert_each!(|object, recorded, expected| is_former_pod(&object, &owner, recorded) => expected;
             object("x", Some("1"), "1", None), None => true;
             object("x", None, "1", Some(false)), Some("x") => true;
             object("x", None, "1", Some(false)), Some("y") => false;
@@ -463,9 +447,6 @@ mod tests {
             object("x", None, "2", None), Some("x") => false;
             ObjectMeta { name: Some("x".to_owned()), ..ObjectMeta::default() }, Some("x") => false;
             object("x", None, "1", Some(true)), Some("x") => false;
-        ] {
-            let is_former = is_former_pod(&object, &owner, noted);
-            assert_eq!(is_former, expected, "{object:?} {noted:?}");
-        }
+        );
     }
 }

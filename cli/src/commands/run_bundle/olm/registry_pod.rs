@@ -182,12 +182,10 @@ mod tests {
 
     use super::*;
 
-    static CATALOG: LazyLock<OwnerReference> = LazyLock::new(|| OwnerReference {
-        api_version: "operators.coreos.com/v1alpha1".to_owned(),
-        kind: "CatalogSource".to_owned(),
-        name: "tide-catalog".to_owned(),
-        uid: "1-2-3".to_owned(),
-        ..OwnerReference::default()
+    static CATALOG: LazyLock<OwnerReference> = LazyLock::new(|| {
+        object!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "tide-catalog", "uid": "1-2-3",
+        })
     });
 
     fn parts() -> Parts {
@@ -214,8 +212,8 @@ mod tests {
     }
 
     /// Uses an image that does not read compressed parts.
-    fn by_opm(request: PodRequest<'_>) -> PodRequest<'_> {
-        ::tests::with!(request => image: "quay.io/example/opm", unpacks: Some("registry.example.com/ubi"))
+    fn by_opm() -> PodRequest<'static> {
+        ::tests::with!(request() => image: "quay.io/example/opm", unpacks: Some("registry.example.com/ubi"))
     }
 
     fn rendered(request: PodRequest<'_>) -> Value {
@@ -232,11 +230,7 @@ mod tests {
             "registry.example.com:5000/some/very/long/path/to/a/bundle@sha256:abcdef"
                 => "om-5000-some-very-long-path-to-a-bundle-sha256-abcdef";
         ] {
-            let request = PodRequest {
-                bundle,
-                ..request()
-            };
-            let name = request.name(&json!({}));
+            let name = ::tests::with!(request() => bundle: bundle).name(&json!({}));
             assert!(name.len() <= MAX_NAME_LEN, "{name}");
             assert!(names::dns_label(&name).is_ok(), "{name}");
             let (bundle, hash) = name.rsplit_once('-').unwrap();
@@ -247,27 +241,21 @@ mod tests {
 
     #[test]
     fn every_difference_changes_the_pod_name() {
-        let other = Parts {
-            hash: "another".to_owned(),
-            ..parts()
-        };
+        let other = ::tests::with!(parts() => hash: "another".to_owned());
         let name = |request: PodRequest<'_>, parts: &Parts| {
             request.pod(parts).unwrap().metadata.name.unwrap()
         };
         let own = name(request(), &parts());
         assert_eq!(name(request(), &parts()), own);
         assert_ne!(name(request(), &other), own);
-        let changes: [fn(&mut PodRequest<'_>); 6] = [
-            |request| request.image = "quay.io/example/opm",
-            |request| request.unpacks = Some("registry.example.com/ubi"),
-            |request| request.pull_policy = "Never",
-            |request| request.pull_secret = Some("pull"),
-            |request| request.service_account = Some("runner"),
-            |request| request.security = SecurityContext::Restricted,
-        ];
-        for change in changes {
-            let mut changed = request();
-            change(&mut changed);
+        for changed in [
+            ::tests::with!(request() => image: "quay.io/example/opm"),
+            ::tests::with!(request() => unpacks: Some("registry.example.com/ubi")),
+            ::tests::with!(request() => pull_policy: "Never"),
+            ::tests::with!(request() => pull_secret: Some("pull")),
+            ::tests::with!(request() => service_account: Some("runner")),
+            ::tests::with!(request() => security: SecurityContext::Restricted),
+        ] {
             assert_ne!(name(changed, &parts()), own, "{changed:?}");
         }
     }
@@ -314,55 +302,42 @@ mod tests {
     // parity: sdk-21
     #[test]
     fn opm_serves_parts_unpacked_by_an_init_container() {
-        let request = by_opm(request());
-        let spec = &rendered(request)["spec"];
-        let only = |kind: &str| {
-            let list = spec[kind].as_array().unwrap();
-            assert_eq!(list.len(), 1, "{spec}");
-            &list[0]
-        };
-        let (unpacks, serves) = (only("initContainers"), only("containers"));
+        let spec = &rendered(by_opm())["spec"];
+        let (unpacks, serves) = (&spec["initContainers"][0], &spec["containers"][0]);
         let dir = "/tide-catalog-configs";
         let script = "for part in /compressed/*.gz; do name=${part##*/}; \
                       gzip -d -c <\"$part\" >\"/tide-catalog-configs/${name%.gz}\" || exit 1; done";
-        for (container, field, expected) in ::tests::rows![
-            unpacks, "command" => json!(["sh", "-c", script]);
-            unpacks, "volumeMounts" => json!([
+        let volumes = spec["volumes"].as_array().unwrap();
+        let names: Vec<&Value> = volumes.iter().map(|volume| &volume["name"]).collect();
+        ::tests::assert_rows! {
+            unpacks["command"] => json!(["sh", "-c", script]);
+            unpacks["volumeMounts"] => json!([
                 {"name": "parts", "mountPath": "/compressed", "readOnly": true}, {"name": "catalog", "mountPath": dir},
             ]);
             // The entrypoint of the image is used because opm's image has no shell.
-            serves, "command" => json!(null);
-            serves, "args" => json!(["serve", dir, "-p", "50051"]);
+            serves["command"] => json!(null);
+            serves["args"] => json!(["serve", dir, "-p", "50051"]);
             // The cache is in the temporary directory, and the compressed parts are not in the served directory.
-            serves, "volumeMounts" => json!([
+            serves["volumeMounts"] => json!([
                 {"name": "catalog", "mountPath": dir, "readOnly": true}, {"name": "tmp", "mountPath": "/tmp"},
             ]);
-        ] {
-            assert_eq!(container[field], expected, "{field}");
+            [&spec["initContainers"][1], &spec["containers"][1], &spec["securityContext"]] => [&Value::Null; 3];
+            names => ["catalog", "parts", "tmp"];
         }
-        let volumes = spec["volumes"].as_array().unwrap();
-        let names = volumes.iter().map(|volume| &volume["name"]);
-        assert!(names.eq(["catalog", "parts", "tmp"]), "{volumes:?}");
-        assert_eq!(spec["securityContext"], json!(null));
     }
 
     // parity: sdk-19
     #[test]
     fn restricted_pods_are_hardened_in_every_container() {
-        let spec = &rendered(PodRequest {
-            user: Some(1001),
-            pull_policy: "IfNotPresent",
-            pull_secret: Some("pull"),
-            service_account: Some("runner"),
-            security: SecurityContext::Restricted,
-            ..by_opm(request())
-        })["spec"];
+        let request = ::tests::with!(by_opm() => user: Some(1001), pull_policy: "IfNotPresent",
+            pull_secret: Some("pull"), service_account: Some("runner"), security: SecurityContext::Restricted);
+        let spec = &rendered(request)["spec"];
         let hardened = json!({
             "allowPrivilegeEscalation": false, "privileged": false, "readOnlyRootFilesystem": true,
             "capabilities": {"drop": ["ALL"]},
         });
         let profile = json!({"type": "RuntimeDefault"});
-        for (place, expected) in ::tests::rows![
+        ::tests::assert_each!(|place, expected| spec.pointer(place) => Some(&expected);
             "/securityContext" => json!({"runAsNonRoot": true, "runAsUser": 1001, "seccompProfile": profile});
             "/initContainers/0/securityContext" => hardened.clone();
             "/containers/0/securityContext" => hardened;
@@ -371,9 +346,7 @@ mod tests {
             "/containers/0/imagePullPolicy" => json!("IfNotPresent");
             "/serviceAccountName" => json!("runner");
             "/imagePullSecrets" => json!([{"name": "pull"}]);
-        ] {
-            assert_eq!(spec.pointer(place), Some(&expected), "{place}");
-        }
+        );
     }
 
     // parity: sdk-17

@@ -276,31 +276,24 @@ mod tests {
     // parity: sdk-4
     #[test]
     fn multi_namespace_mode_causes_a_warning() {
-        for (mode, expected) in [
-            (None, false),
-            (Some("AllNamespaces"), false),
-            (Some("SingleNamespace=a"), false),
-            (Some("MultiNamespace=a,b"), true),
-        ] {
-            let read: Option<InstallMode> = mode.map(|text| text.parse().unwrap());
-            assert_eq!(mode_warning(read.as_ref()).is_some(), expected, "{mode:?}");
+        let warns = |mode: &str| mode_warning(Some(&mode.parse().unwrap())).is_some();
+        ::tests::assert_rows! {
+            mode_warning(None).is_some() => false;
+            warns("AllNamespaces") => false;
+            warns("SingleNamespace=a") => false;
+            warns("MultiNamespace=a,b") => true;
         }
     }
 
     // parity: sdk-30
     #[test]
     fn only_objects_of_the_same_command_are_reused() {
-        let history = |images: &[&str]| {
-            let mut history = History::default();
-            for image in images {
-                history.push(image, None).unwrap();
-            }
+        let push = |mut history: History, image: &str| {
+            history.push(image, None).unwrap();
             history
         };
-        let (first, both) = (
-            history(&["a.io/tide:1"]),
-            history(&["a.io/tide:1", "a.io/tide:2"]),
-        );
+        let first = push(History::default(), "a.io/tide:1");
+        let both = push(first.clone(), "a.io/tide:2");
         let request = RunRequest {
             package: "tide",
             csv: "tide.v1",
@@ -318,10 +311,7 @@ mod tests {
         };
         let bare: Option<CatalogSource> =
             object!({"metadata": {"name": "tide-catalog"}, "spec": {}});
-        let index = History {
-            index: Some("a.io/index:1".to_owned()),
-            ..first.clone()
-        };
+        let index = ::tests::with!(first.clone() => index: Some("a.io/index:1".to_owned()));
         for (subscription, source, expected) in ::tests::rows![
             None, None => None;
             None, bare.clone() => None;
@@ -339,9 +329,12 @@ mod tests {
             subscription("tide.v1", "tide.v1"), source(&both) => Some("CatalogSource tide-catalog with other bundles");
             None, source(&index) => Some("CatalogSource tide-catalog with other bundles");
         ] {
-            let found =
-                conflicting_object(request, subscription.as_ref(), source.as_ref()).unwrap();
-            assert_eq!(found.as_deref(), expected, "{subscription:?} {source:?}");
+            let found = conflicting_object(request, subscription.as_ref(), source.as_ref());
+            assert_eq!(
+                found.unwrap().as_deref(),
+                expected,
+                "{subscription:?} {source:?}"
+            );
         }
         let annotations = serde_json::json!({compose::history::INJECTED_BUNDLES: "[{"});
         let damaged = object!({"metadata": {"annotations": annotations}, "spec": {}});

@@ -129,24 +129,21 @@ fn is_failed(job: &Job) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     // parity: sdk-37
     #[test]
     fn failed_jobs_name_their_bundle_images() {
         let job = |image: &str, condition: &str, status: &str| -> Job {
-            serde_json::from_value(json!({
+            object!({
                 "spec": {"template": {"spec": {
                     "containers": [{"name": "extract", "image": "opm"}],
                     "initContainers": [{"name": "util", "image": "util"}, {"name": "pull", "image": image}],
                 }}},
                 "status": {"conditions": [{"type": condition, "status": status}]},
-            }))
-            .unwrap()
+            })
         };
-        let jobs = vec![
+        let jobs = [
             job("a", "Failed", "True"),
             job("b", "Failed", "False"),
             job("c", "Complete", "True"),

@@ -185,56 +185,54 @@ mod tests {
         cache.get(uid, plain(image)).map(|(digest, _)| digest)
     }
 
+    fn named<'a>(image: &'a str, template: &'a str) -> ImageSelector<'a> {
+        ImageSelector {
+            image,
+            template: Some(template),
+        }
+    }
+
     #[test]
     fn template_with_a_new_value_keeps_the_former_content() {
         let dir = tempfile::tempdir().unwrap();
         let cache = DigestCache::new(dir.path());
-        let named = |image, template| ImageSelector {
-            image,
-            template: Some(template),
-        };
         let (minor, next) = ("r/c:v1.36", "r/c:v1.37");
         let one = Digest::sha256(b"one");
         let template = "r/c:v{kube_major_version}.{kube_minor_version}\n";
         cache.put("u1", named(minor, template), Some(one)).unwrap();
         let again = DigestCache::new(dir.path());
-        let expected_content = Some((one, minor.to_owned()));
-        for (uid, named, expected) in [
-            ("u1", named(minor, template), &expected_content),
-            ("u1", named(next, template), &expected_content),
-            ("u1", plain(minor), &expected_content),
-            ("u1", plain(next), &None),
-            ("u1", named(next, "r/other:{kube_minor_version}"), &None),
-            ("u1", named(next, ""), &None),
-            ("u2", named(next, template), &None),
-        ] {
-            assert_eq!(again.get(uid, named), *expected, "{uid} {named:?}");
+        let content = Some((one, minor.to_owned()));
+        assert_rows! {
+            again.get("u1", named(minor, template)) => content;
+            again.get("u1", named(next, template)) => content;
+            again.get("u1", plain(minor)) => content;
+            again.get("u1", plain(next)) => None;
+            again.get("u1", named(next, "r/other:{kube_minor_version}")) => None;
+            again.get("u1", named(next, "")) => None;
+            again.get("u2", named(next, template)) => None;
         }
         // The same content is recorded again if a template starts or stops resolving to it.
         cache.put("u1", plain(minor), Some(one)).unwrap();
         assert_eq!(again.get("u1", named(next, template)), None);
         cache.put("u1", named(minor, template), Some(one)).unwrap();
-        assert_eq!(again.get("u1", named(next, template)), expected_content);
+        assert_eq!(again.get("u1", named(next, template)), content);
     }
 
     #[test]
     fn last_image_of_a_template_is_recorded_before_it_is_read() {
         let dir = tempfile::tempdir().unwrap();
         let cache = DigestCache::new(dir.path());
-        let named = |image| ImageSelector {
-            image,
-            template: Some("r/c:{platform_architecture}"),
-        };
-        let (one, other) = (named("r/c:x86_64"), named("r/c:aarch64"));
-        let last = |uid, template| cache.last_image(uid, template);
         let template = "r/c:{platform_architecture}";
+        let [one, other] = ["r/c:x86_64", "r/c:aarch64"].map(|image| named(image, template));
+        let last = |uid, template| cache.last_image(uid, template);
         assert_eq!(last("u1", template), None);
         cache.put("u1", one, None).unwrap();
-        assert_eq!(last("u1", template).as_deref(), Some("r/c:x86_64"));
-        assert_eq!(cache.get("u1", one), None, "there is no content");
-        let other_template = "r/c:{kube_minor_version}";
-        for (uid, template) in [("u2", template), ("u1", other_template), ("u1", "")] {
-            assert_eq!(last(uid, template), None, "{uid} {template}");
+        assert_rows! {
+            last("u1", template).as_deref() => Some("r/c:x86_64");
+            cache.get("u1", one) => None, "no content is recorded";
+            last("u2", template) => None;
+            last("u1", "r/c:{kube_minor_version}") => None;
+            last("u1", "") => None;
         }
         // The content of this image is kept, and that of another image is not used for it.
         let content = Digest::sha256(b"one");
@@ -270,7 +268,7 @@ mod tests {
         again.forget("u1");
         again.forget("u1");
         assert_eq!(digest(&again, "u1", next), None);
-        assert_rows!(fs::read_dir(dir.path()).unwrap().count() => 1, "all in one folder");
+        assert_rows!(fs::read_dir(dir.path()).unwrap().count() => 1, "all in one directory");
     }
 
     #[test]
@@ -282,12 +280,11 @@ mod tests {
         let whole = format!("{content}\n{IMAGE}\n");
         let cut = &whole[..whole.len() - 1];
         let (foreign, long) = ("sha256:1\nexample.com/catalog:v1\n", "x".repeat(1 << 20));
-        for damaged in ["", "\n\n", cut, foreign, &long] {
-            fs::write(cache.path("u1"), damaged).unwrap();
-            assert_eq!(digest(&cache, "u1", IMAGE), None, "{damaged}");
+        let texts = ["", "\n\n", cut, foreign, &long].map(str::as_bytes);
+        for corrupt in texts.into_iter().chain([&[0xff, 0xfe][..]]) {
+            fs::write(cache.path("u1"), corrupt).unwrap();
+            assert_eq!(digest(&cache, "u1", IMAGE), None, "{corrupt:?}");
         }
-        fs::write(cache.path("u1"), [0xff, 0xfe]).unwrap();
-        assert_eq!(digest(&cache, "u1", IMAGE), None);
         cache.put("u1", plain(IMAGE), Some(content)).unwrap();
         assert_eq!(digest(&cache, "u1", IMAGE), Some(content));
 

@@ -115,19 +115,16 @@ mod tests {
         }
     }
 
-    fn full() -> io::Error {
-        io::ErrorKind::StorageFull.into()
-    }
-
     #[test]
     fn content_errors_are_terminal_and_others_transient() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
         let within = |source| unpacker::Error::Layer {
             name: "a".to_owned(),
             source: Box::new(source),
         };
         let serving = |error| Error::Serving(registry_server::Error::Catalog(error));
         let (path, total) = (std::path::PathBuf::from("a"), std::time::Duration::ZERO);
-        for (error, expected) in ::tests::rows![
+        assert_each!(|error, expected| error.is_terminal() => expected;
             empty() => true;
             Error::Rejected("no".to_owned()) => true;
             catalog::Error::TooLarge { limit: 1, unit: "bytes" }.into() => true;
@@ -147,20 +144,20 @@ mod tests {
             registry_server::Error::ShuttingDown.into() => false;
             full().into() => false;
             Error::Cancelled => false;
-        ] {
-            assert_eq!(error.is_terminal(), expected, "{error:?}");
-        }
+        );
     }
 
     #[test]
     fn unchanged_image_stays_rejected() {
-        assert_eq!(RejectedImage::from_error(&empty(), None, true), None);
-        assert_rows!(RejectedImage::from_error(&Error::Cancelled, Some("sha256:a".to_owned()), true) => None);
-        let unfit = RejectedImage::from_error(&empty(), Some("sha256:a".to_owned()), true).unwrap();
-        let again = unfit.same_error("sha256:a", true).unwrap();
-        assert_eq!(again.to_string(), empty().to_string());
-        assert!(again.is_terminal());
-        assert!(unfit.same_error("sha256:b", true).is_none());
-        assert!(unfit.same_error("sha256:a", false).is_none());
+        let digest = || Some("sha256:a".to_owned());
+        let rejected = RejectedImage::from_error(&empty(), digest(), true).unwrap();
+        let again = rejected.same_error("sha256:a", true).unwrap();
+        assert_rows! {
+            RejectedImage::from_error(&empty(), None, true) => None;
+            RejectedImage::from_error(&Error::Cancelled, digest(), true) => None;
+            (again.to_string(), again.is_terminal()) => (empty().to_string(), true);
+            rejected.same_error("sha256:b", true).is_none() => true;
+            rejected.same_error("sha256:a", false).is_none() => true;
+        }
     }
 }

@@ -8,6 +8,12 @@ fn source(spec: &Value, status: &Value) -> CatalogSource {
     object!({"metadata": {"name": "mine", "namespace": "ours"}, "spec": spec, "status": status})
 }
 
+fn annotated(spec: &Value, annotations: &[(&str, &str)]) -> CatalogSource {
+    let annotations = annotations.iter();
+    let annotations = annotations.map(|&(name, text)| (name.to_owned(), text.to_owned()));
+    with!(source(spec, &json!({})) => metadata.annotations: Some(annotations.collect()))
+}
+
 fn image(reference: &str, poll: Option<PollInterval>) -> CatalogLocation {
     CatalogLocation::Image {
         reference: reference.to_owned(),
@@ -46,12 +52,14 @@ fn catalog_is_read_from_its_server_or_after_a_delay_from_image() {
     let starting = json!({"connectionState": state, "message": "the pod is pulled"});
     let by_image = json!({"sourceType": "grpc", "image": "r/c:v1"});
     let by_address = json!({"sourceType": "grpc", "address": "b:50051"});
+    let by_map = json!({"sourceType": "configmap", "configMap": "a"});
     let served = |address: &str| CatalogLocation::Address(address.to_owned());
+    let map = CatalogLocation::ConfigMap("a".to_owned());
     let wait = |why: &str, left| CatalogLocation::Pending {
         why: why.to_owned(),
         left: Duration::from_secs(left),
     };
-    for (spec, status, has_olm, waited, expected) in ::tests::rows![
+    assert_each!(|spec, status, has_olm, waited, expected| decide(&source(spec, status), has_olm, waited) => expected;
         &by_image, &none, false, 0 => image("r/c:v1", None);
         &by_image, &ready, true, 0 => served("a.svc:50051");
         // The writer of that status was removed, and its server as well.
@@ -63,29 +71,18 @@ fn catalog_is_read_from_its_server_or_after_a_delay_from_image() {
         &by_image, &starting, true, 180 => image("r/c:v1", None);
         &by_address, &none, false, 0 => served("b:50051");
         &by_address, &none, true, 0 => served("b:50051");
-    ] {
-        assert_rows!(decide(&source(spec, status), has_olm, waited) => expected, "{spec} {status} {has_olm} {waited}");
-    }
-    let configmap = source(&json!({"sourceType": "configmap", "configMap": "a"}), &none);
-    for has_olm in [false, true] {
-        assert_rows!(decide(&configmap, has_olm, 180) => CatalogLocation::ConfigMap("a".to_owned()));
-    }
-    let waiting = decide(&configmap, true, 0);
-    assert!(
-        matches!(waiting, CatalogLocation::Pending { .. }),
-        "{waiting:?}"
+        &by_map, &none, false, 180 => map.clone();
+        &by_map, &none, true, 180 => map;
+        &by_map, &none, true, 0 => wait("OLM does not serve the catalog yet", 180);
     );
 }
 
 // parity: serve-22
 #[test]
 fn only_mutable_images_are_polled() {
-    let interval = |seconds| PollInterval {
-        period: Duration::from_secs(seconds),
-        problem: None,
-    };
     for (reference, strategy, expected) in ::tests::rows![
-        "r/c:v1", json!({"registryPoll": {"interval": "10m"}}) => Some(interval(600));
+        "r/c:v1", json!({"registryPoll": {"interval": "10m"}})
+            => Some(PollInterval { period: Duration::from_secs(600), problem: None });
         "r/c:v1", json!({}) => None;
         "r/c@sha256:00", json!({"registryPoll": {"interval": "10m"}}) => None;
     ] {
@@ -106,12 +103,12 @@ fn a_template_is_resolved_or_waits_for_the_cluster() {
     let mut around = around(false);
     around.pending = [FactSource::Openshift].into();
     let now = Duration::ZERO;
-    let still =
-        |before, around: &ClusterFacts| is_unchanged(before, &source, &source, around, None, now);
+    let still = |before: Option<&CatalogPlan>, around: &ClusterFacts| {
+        is_unchanged(before, &source, &source, around, None, now)
+    };
     assert_eq!(plan(&source, &around, None, now), None);
     assert!(still(None, &around));
     around.pending.clear();
-    assert!(!still(None, &around));
     for (kube, openshift, expected) in ::tests::rows![
         None, None => unresolved(both);
         version("v1.20.3"), None => unresolved(one);
@@ -122,8 +119,8 @@ fn a_template_is_resolved_or_waits_for_the_cluster() {
         around.values.kube = kube;
         around.values.openshift = openshift;
         let decided = plan(&source, &around, None, now);
-        let is_same = is_unchanged(before.as_ref(), &source, &source, &around, None, now);
-        assert_eq!(is_same, before == decided, "{before:?}");
+        assert_eq!(still(before.as_ref(), &around), before == decided);
+        assert!(!still(None, &around));
         assert_eq!(decided.unwrap().catalog, expected);
     }
     // An invalid template does not wait.
@@ -135,16 +132,14 @@ fn a_template_is_resolved_or_waits_for_the_cluster() {
 
 #[test]
 fn annotation_sets_the_image_of_a_source_without_image() {
-    let mut source = source(&json!({"sourceType": "grpc"}), &json!({}));
+    let spec = json!({"sourceType": "grpc"});
     let around = with!(around(false) => values.kube: manifests::image_template::server("v1.20.3"));
     let invalid = "image and address unset: at least one must be set for sourcetype: grpc";
-    assert_rows!(decide_in(&source, &around, 0) => CatalogLocation::Invalid(invalid.to_owned()));
-    let template = "r/c:v{kube_minor_version}".to_owned();
-    source.metadata.annotations =
-        Some([(CATALOG_IMAGE_TEMPLATE.to_owned(), template.clone())].into());
+    assert_rows!(decide_in(&annotated(&spec, &[]), &around, 0) => CatalogLocation::Invalid(invalid.to_owned()));
+    let template = "r/c:v{kube_minor_version}";
+    let source = annotated(&spec, &[(CATALOG_IMAGE_TEMPLATE, template)]);
     let planned = plan(&source, &around, None, Duration::ZERO).unwrap();
-    let written = planned.image.unwrap().write;
-    assert_eq!(written.as_deref(), Some("r/c:v20"));
+    assert_rows!(planned.image.unwrap().write.as_deref() => Some("r/c:v20"));
     assert_eq!(templates(&source).collect::<Vec<_>>(), [template]);
 }
 
@@ -156,24 +151,20 @@ fn annotation_without_image_is_reported() {
     let map = json!({"configMapSource": {"configMap": "a"}});
     let image = json!({"sourceType": "grpc", "image": "r/c:v1"});
     for (spec, annotations, has_olm, named) in ::tests::rows![
-        &address, &[CATALOG_IMAGE_TEMPLATE][..], false => Some(CATALOG_IMAGE_TEMPLATE);
-        &address, &[CATALOG_IMAGE_TEMPLATE], true => Some(CATALOG_IMAGE_TEMPLATE);
-        &map, &[CATALOG_IMAGE_TEMPLATE], false => Some(CATALOG_IMAGE_TEMPLATE);
-        &address, &[olms], false => Some(olms);
-        &address, &[olms], true => None;
+        &address, &[(CATALOG_IMAGE_TEMPLATE, "r/c:v1")][..], false => Some(CATALOG_IMAGE_TEMPLATE);
+        &address, &[(CATALOG_IMAGE_TEMPLATE, "r/c:v1")], true => Some(CATALOG_IMAGE_TEMPLATE);
+        &map, &[(CATALOG_IMAGE_TEMPLATE, "r/c:v1")], false => Some(CATALOG_IMAGE_TEMPLATE);
+        &address, &[(olms, "r/c:v1")], false => Some(olms);
+        &address, &[(olms, "r/c:v1")], true => None;
         &address, &[], false => None;
-        &image, &[CATALOG_IMAGE_TEMPLATE], false => None;
+        &image, &[(CATALOG_IMAGE_TEMPLATE, "r/c:v1")], false => None;
     ] {
-        let mut source = source(spec, &json!({}));
-        let annotations = annotations.iter();
-        let annotations = annotations.map(|&name| (name.to_owned(), "r/c:v1".to_owned()));
-        source.metadata.annotations = Some(annotations.collect());
+        let source = annotated(spec, annotations);
         let planned = plan(&source, &around(has_olm), None, Duration::ZERO);
-        let warning = planned.unwrap().warning;
         let expected = named.map(|name| {
             format!("annotation {name} is ignored because the catalog is not an image; remove it")
         });
-        assert_eq!(warning, expected, "{spec} {has_olm}");
+        assert_eq!(planned.unwrap().warning, expected, "{spec} {has_olm}");
     }
 }
 
@@ -205,42 +196,14 @@ fn status_updates_of_olm_do_not_interrupt_reading() {
 
 #[test]
 fn only_image_catalogs_can_have_a_pod() {
-    let unresolved = unresolved("no");
-    for (catalog, has_olm, expected) in [
-        (image("r/c:v1", None), false, true),
-        (image("r/c:v1", None), true, false),
+    assert_each!(|catalog, olm_serves, expected| CatalogPlan { catalog, image: None, warning: None, olm_serves }.may_have_pod() => expected;
+        image("r/c:v1", None), false => true;
+        image("r/c:v1", None), true => false;
         // An existing pod is kept while the template has no value.
-        (unresolved.clone(), false, true),
-        (unresolved, true, false),
-        (CatalogLocation::Address("b:50051".to_owned()), false, false),
-        (CatalogLocation::ConfigMap("a".to_owned()), false, false),
-        (CatalogLocation::Invalid("no".to_owned()), false, false),
-    ] {
-        let plan = CatalogPlan {
-            catalog,
-            image: None,
-            warning: None,
-            olm_serves: has_olm,
-        };
-        assert_eq!(plan.may_have_pod(), expected, "{plan:?}");
-    }
-}
-
-#[test]
-fn annotation_precedes_a_template_in_the_image() {
-    let text = "r/c:v{kube_minor_version}";
-    for (image, annotation, expected) in [
-        ("r/c:v1", None, None),
-        (text, None, Some(text)),
-        ("r/c:v20", Some(text), Some(text)),
-        ("", Some(text), Some(text)),
-        ("r/{x}", Some(text), Some(text)),
-        ("r/c:v1", Some(""), None),
-    ] {
-        let mut source = source(&json!({"sourceType": "grpc", "image": image}), &json!({}));
-        let annotation = annotation.map(str::to_owned);
-        source.metadata.annotations =
-            annotation.map(|template| [(CATALOG_IMAGE_TEMPLATE.to_owned(), template)].into());
-        assert_eq!(template_of(&source), expected, "{source:?}");
-    }
+        unresolved("no"), false => true;
+        unresolved("no"), true => false;
+        CatalogLocation::Address("b:50051".to_owned()), false => false;
+        CatalogLocation::ConfigMap("a".to_owned()), false => false;
+        CatalogLocation::Invalid("no".to_owned()), false => false;
+    );
 }

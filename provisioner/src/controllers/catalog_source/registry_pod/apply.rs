@@ -439,20 +439,15 @@ mod tests {
             let digest = Some(digest.to_owned());
             with!(PodObservation, is_ready, hash: hash.to_owned(), digest)
         };
-        let all = [
-            pod(true, "h", "a"),
-            pod(false, "h", "b"),
-            pod(true, "old", "c"),
-        ];
-        for (asks, expected) in [
-            (None, false),
-            (Some(TagCheck::Always), true),
-            (Some(TagCheck::For("a")), false),
-            (Some(TagCheck::For("b")), true),
-            (Some(TagCheck::For("c")), true),
-            (Some(TagCheck::For("d")), true),
-        ] {
-            assert_eq!(needs_update_pod(asks, &all, "h"), expected, "{asks:?}");
-        }
+        let (ready, starting) = (pod(true, "h", "a"), pod(false, "h", "b"));
+        let all = [ready, starting, pod(true, "old", "c")];
+        assert_each!(|check, expected| needs_update_pod(check, &all, "h") => expected;
+            None => false;
+            Some(TagCheck::Always) => true;
+            Some(TagCheck::For("a")) => false;
+            Some(TagCheck::For("b")) => true;
+            Some(TagCheck::For("c")) => true;
+            Some(TagCheck::For("d")) => true;
+        );
     }
 }

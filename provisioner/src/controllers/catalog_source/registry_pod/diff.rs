@@ -149,15 +149,9 @@ mod tests {
         ] {
             let desired = an_account(desired, Some(&desired.join(",")));
             let repaired = account(&an_account(live, before), &desired);
-            let names = repaired
-                .as_ref()
-                .map(|repaired| repaired.image_pull_secrets.iter().flatten());
-            let names = names.map(|names| {
-                names
-                    .map(|reference| reference.name.as_str())
-                    .collect::<Vec<_>>()
-            });
-            assert_eq!(names.as_deref(), expected, "{live:?} {before:?}");
+            let secrets = |account: &ServiceAccount| json!(account.image_pull_secrets);
+            let expected = expected.map(|names| secrets(&an_account(names, None)));
+            assert_rows!(repaired.as_ref().map(secrets) => expected, "{live:?} {before:?}");
             if let Some(repaired) = repaired {
                 assert_eq!(account(&repaired, &desired), None);
             }
@@ -202,30 +196,27 @@ mod tests {
 
     #[test]
     fn service_is_repaired_and_keeps_its_address() {
-        let made = |selector: Value, port: u16, address: &str| -> Service {
+        let made = |labels: Value, selector: Value, port: u16| -> Service {
             object!({
-                "metadata": {"name": "a", "labels": {"h": "1"}},
-                "spec": {"selector": selector, "clusterIP": address, "ports": [{"port": port, "nodePort": 30000}]},
+                "metadata": {"name": "a", "labels": labels},
+                "spec": {"selector": selector, "clusterIP": "10.0.0.1", "ports": [{"port": port, "nodePort": 30000}]},
             })
         };
-        let desired = made(json!({"a": "b"}), 1, "");
-        let live = made(json!({"a": "b"}), 1, "10.0.0.1");
+        let own = || json!({"h": "1"});
+        let live = made(own(), json!({"a": "b"}), 1);
+        let desired = with!(live.clone() => |service| service.spec.as_mut().unwrap().cluster_ip = Some(String::new()));
         assert_eq!(service(&live, &desired), None);
         for wrong in [
-            made(json!({"a": "b", "c": "d"}), 1, "10.0.0.1"),
-            made(json!({}), 1, "10.0.0.1"),
-            made(json!({"a": "b"}), 2, "10.0.0.1"),
+            made(own(), json!({"a": "b", "c": "d"}), 1),
+            made(own(), json!({}), 1),
+            made(own(), json!({"a": "b"}), 2),
+            // A Service of the catalog server.
+            made(json!({"h": "1", labels::CATALOG: "a"}), json!({}), 1),
         ] {
             assert_eq!(service(&wrong, &desired), Some(live.clone()));
         }
-        // A Service of the catalog server.
-        let mut of_server = made(json!({}), 1, "10.0.0.1");
-        let label = (labels::CATALOG.to_owned(), "a".to_owned());
-        let labels = of_server.metadata.labels.get_or_insert_default();
-        labels.extend([label]);
-        assert_eq!(service(&of_server, &desired), Some(live.clone()));
-        let unlabeled =
-            with!(live.clone() => metadata.labels: Some([("x".to_owned(), "y".to_owned())].into()));
-        assert_rows!(service(&unlabeled, &desired).unwrap().metadata.labels.map(|one| one.len()) => Some(2));
+        let unlabeled = made(json!({"x": "y"}), json!({"a": "b"}), 1);
+        let both = made(json!({"h": "1", "x": "y"}), json!({"a": "b"}), 1);
+        assert_eq!(service(&unlabeled, &desired), Some(both));
     }
 }

@@ -66,21 +66,19 @@ mod tests {
     // parity: pod-7
     #[test]
     fn memory_limit_is_converted_to_units_of_go() {
-        for (text, expected) in [
-            ("30Mi", "30MiB"),
-            ("1024Mi", "1GiB"),
-            ("1.5Gi", "1536MiB"),
-            ("100M", "100000000B"),
-            ("1e3", "1000B"),
-            ("2E", "1953125000000000KiB"),
-            ("1500m", "2B"),
-            ("0.1", "1B"),
-            ("0", "0B"),
-            (".5Ki", "512B"),
-            ("2048Gi", "2TiB"),
-        ] {
-            assert_rows!(bytes(text).map(go_limit).as_deref() => Some(expected), "{text}");
-        }
+        assert_each!(|text, expected| bytes(text).map(go_limit).as_deref() => Some(expected);
+            "30Mi" => "30MiB";
+            "1024Mi" => "1GiB";
+            "1.5Gi" => "1536MiB";
+            "100M" => "100000000B";
+            "1e3" => "1000B";
+            "2E" => "1953125000000000KiB";
+            "1500m" => "2B";
+            "0.1" => "1B";
+            "0" => "0B";
+            ".5Ki" => "512B";
+            "2048Gi" => "2TiB";
+        );
         let none = "|.|Mi|-1Mi|1.2.3|30MB|30 Mi|999999Ei|1e999|1e|9999999999999999999999";
         for text in none.split('|') {
             assert_eq!(bytes(text), None, "{text}");

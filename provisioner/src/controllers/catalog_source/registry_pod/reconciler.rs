@@ -62,6 +62,7 @@ pub fn needs_pod(pod: Option<&Value>, all: bool) -> bool {
 }
 
 /// Location of the catalog in its image.
+#[derive(Debug, PartialEq, Eq)]
 enum CatalogDir {
     /// The labels have not been read yet.
     Unknown,

@@ -58,17 +58,11 @@ mod tests {
         // The objects are created, and the first repair follows at once.
         pace.record_write(now);
         assert_eq!(pace.remaining_delay(now), SETTLE_DELAY);
-        let mut delays = Vec::new();
-        for _ in 0..8 {
+        for expected in [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] {
             now += pace.remaining_delay(now);
             pace.record_write(now);
-            delays.push(pace.remaining_delay(now).as_secs_f64());
-        }
-        for (delay, expected) in delays
-            .iter()
-            .zip([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0])
-        {
-            assert!((delay / expected - 1.0).abs() < 0.11, "{delays:?}");
+            let delay = pace.remaining_delay(now).as_secs_f64();
+            assert!((delay / expected - 1.0).abs() < 0.11, "{delay}");
         }
         // After the delay, a change without a repair is reconciled soon.
         now += pace.remaining_delay(now);

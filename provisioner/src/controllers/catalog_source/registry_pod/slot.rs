@@ -191,11 +191,7 @@ mod tests {
         let mut now = Instant::now();
         let mut schedule = PodSchedule::default();
         let minute = Duration::from_secs(60);
-        assert_eq!(
-            schedule.remaining_delay(now),
-            Duration::ZERO,
-            "a new pod is due"
-        );
+        assert_rows!(schedule.remaining_delay(now) => Duration::ZERO, "a new pod is due");
         schedule.finish(true, minute, now);
         assert_eq!(schedule.remaining_delay(now), minute);
         // The first repair follows at once; the next one is delayed, although its own writes are observed before it ends.
@@ -204,10 +200,7 @@ mod tests {
             schedule.due_at(now);
             schedule.finish(expected > 0.3, minute, now);
             let delay = schedule.remaining_delay(now);
-            assert!(
-                (delay.as_secs_f64() / expected - 1.0).abs() < 0.11,
-                "{delay:?}"
-            );
+            assert_rows!((delay.as_secs_f64() / expected - 1.0).abs() < 0.11 => true, "{delay:?}");
             now += delay;
         }
     }

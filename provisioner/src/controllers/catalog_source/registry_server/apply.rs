@@ -316,17 +316,15 @@ mod tests {
             written,
             is_pod_service,
         };
-        for (before, is_new, now, expected) in [
-            (None, true, applied(2, false), 0),
-            (None, false, applied(2, false), 0),
-            (Some(applied(2, false)), true, applied(1, false), 0),
-            (Some(applied(2, false)), false, applied(1, false), 1),
-            (Some(applied(0, false)), false, applied(0, false), 0),
+        assert_each!(|before, is_new, now, expected| now.repaired(before.as_ref(), is_new) => expected;
+            None, true, applied(2, false) => 0;
+            None, false, applied(2, false) => 0;
+            Some(applied(2, false)), true, applied(1, false) => 0;
+            Some(applied(2, false)), false, applied(1, false) => 1;
+            Some(applied(0, false)), false, applied(0, false) => 0;
             // The Service belonged to a registry pod before.
-            (Some(applied(1, true)), false, applied(1, false), 0),
-            (Some(applied(1, false)), false, applied(1, true), 1),
-        ] {
-            assert_rows!(now.repaired(before.as_ref(), is_new) => expected, "{before:?} {now:?}");
-        }
+            Some(applied(1, true)), false, applied(1, false) => 0;
+            Some(applied(1, false)), false, applied(1, true) => 1;
+        );
     }
 }

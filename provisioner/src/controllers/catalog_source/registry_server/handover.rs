@@ -113,22 +113,21 @@ mod tests {
         let ready = json!([{"addresses": ["10.0.0.1"]}]);
         let not = json!([{"addresses": ["10.0.0.1"], "conditions": {"ready": false}}]);
         let mut endpoints = ForeignEndpoints::default();
-        for (event, expected) in [
-            (Event::Init, None),
-            (Event::InitApply(slice("a", &ready)), None),
-            (Event::InitDone, Some(true)),
-            (Event::Apply(slice("a", &not)), Some(false)),
-            (Event::Apply(slice("b", &json!([]))), Some(false)),
-            (Event::Apply(slice("b", &ready)), Some(true)),
-            (Event::Delete(slice("b", &ready)), Some(false)),
-            (Event::Apply(slice("a", &ready)), Some(true)),
+        assert_each!(|event, expected| endpoints.observe(event) => expected;
+            Event::Init => None;
+            Event::InitApply(slice("a", &ready)) => None;
+            Event::InitDone => Some(true);
+            Event::Apply(slice("a", &not)) => Some(false);
+            Event::Apply(slice("b", &json!([]))) => Some(false);
+            Event::Apply(slice("b", &ready)) => Some(true);
+            Event::Delete(slice("b", &ready)) => Some(false);
+            Event::Apply(slice("a", &ready)) => Some(true);
             // The watch starts over.
-            (Event::Init, None),
-            (Event::InitDone, Some(false)),
-        ] {
-            assert_eq!(endpoints.observe(event), expected, "{endpoints:?}");
-        }
+            Event::Init => None;
+            Event::InitDone => Some(false);
+        );
     }
+
     #[test]
     fn failed_watch_ends_the_wait() {
         let ready_endpoints = json!([{"addresses": ["10.0.0.1"]}]);

@@ -100,50 +100,49 @@ mod tests {
         let (first, last) = (20_000, 20_003);
         let range = Ports::Range { first, last };
         let all: Vec<u16> = candidates(&key("a"), range).collect();
-        assert_rows!(all => candidates(&key("a"), range).collect::<Vec<u16>>());
-        assert_rows!(with!(all.clone() => |sorted| sorted.sort_unstable()) => [20_000, 20_001, 20_002, 20_003]);
         let keys = (0..40).map(|at| key(&at.to_string()));
         let first = keys.filter_map(|key| candidates(&key, range).next());
-        let first: std::collections::BTreeSet<_> = first.collect();
-        assert_rows!(first.len() => 4, "catalogs are spread");
-        assert_rows!(candidates(&key("a"), Ports::Range { first: 1, last: u16::MAX }).count() => 65_535);
-        assert_eq!(candidates(&key("a"), Ports::Any).collect::<Vec<_>>(), [0]);
+        assert_rows! {
+            candidates(&key("a"), range).collect::<Vec<u16>>() => all;
+            with!(all => |sorted| sorted.sort_unstable()) => [20_000, 20_001, 20_002, 20_003];
+            first.collect::<std::collections::BTreeSet<u16>>().len() => 4, "catalogs are spread";
+            candidates(&key("a"), Ports::Range { first: 1, last: u16::MAX }).count() => 65_535;
+            candidates(&key("a"), Ports::Any).collect::<Vec<_>>() => [0];
+        }
     }
 
     #[test]
     fn used_ports_are_skipped_and_released_ones_cool_down() {
         // Two ports that are very likely free.
         let address = Ipv4Addr::LOCALHOST.into();
-        let (range, taken) = (0..100)
-            .find_map(|_| {
-                let one = TcpListener::bind("0.0.0.0:0").unwrap();
-                let first = one.local_addr().unwrap().port();
-                let last = first.checked_add(1)?;
-                drop(TcpListener::bind(("0.0.0.0", last)).ok()?);
-                Some((Ports::Range { first, last }, one))
-            })
-            .unwrap();
-        let Ports::Range { first, last } = range else {
-            panic!("a range")
+        let two_ports = |_| {
+            let one = TcpListener::bind("0.0.0.0:0").unwrap();
+            let first = one.local_addr().unwrap().port();
+            let last = first.checked_add(1)?;
+            drop(TcpListener::bind(("0.0.0.0", last)).ok()?);
+            Some((first, last, one))
         };
+        let (first, last, taken) = (0..100).find_map(two_ports).unwrap();
+        let range = Ports::Range { first, last };
+        let port = |bound: &TcpListener| bound.local_addr().unwrap().port();
         let mut ports = PortAllocator::new(range, address);
         let now = Instant::now();
         let other = ports.bind(&key("a"), now).unwrap();
-        assert_eq!(other.local_addr().unwrap().port(), last);
-        let none = ports.bind(&key("b"), now).unwrap_err().to_string();
-        assert!(none.contains(&format!("{first}-{last}")), "{none}");
-        assert!(none.contains("--catalog-ports"), "{none}");
+        assert_eq!(port(&other), last);
+        let none = ports.bind(&key("b"), now).unwrap_err();
+        ::tests::assert_has(&none, &format!("{first}-{last}"));
+        ::tests::assert_has(&none, "--catalog-ports");
         // Both are free: the one that cools down comes last, the others follow in the order of the offset.
         drop((taken, other));
-        for rests in [first, last] {
+        for released in [first, last] {
             let mut ports = PortAllocator::new(range, address);
-            ports.release(rests, now);
+            ports.release(released, now);
             for name in ["a", "b", "c", "d"] {
-                let got = ports.bind(&key(name), now).unwrap();
-                assert_ne!(got.local_addr().unwrap().port(), rests, "{name}");
+                let bound = ports.bind(&key(name), now).unwrap();
+                assert_ne!(port(&bound), released, "{name}");
             }
-            let got = ports.bind(&key("a"), now + REUSE_DELAY).unwrap();
-            assert_rows!(Some(got.local_addr().unwrap().port()) => candidates(&key("a"), range).next());
+            let bound = ports.bind(&key("a"), now + REUSE_DELAY).unwrap();
+            assert_rows!(Some(port(&bound)) => candidates(&key("a"), range).next());
         }
     }
 }

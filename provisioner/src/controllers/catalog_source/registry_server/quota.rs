@@ -161,7 +161,7 @@ impl NamespaceQuotas {
 mod tests {
     use super::*;
 
-    /// Steps, one per line: `begin` (with the remaining room), `take` or `large` with `namespace/name content size`, or
+    /// Steps, one per line: `begin` (with the remaining room) or `take` with `namespace/name content size`, `room`, `none`, or
     /// `gone`; and the outcome.
     const TABLE: &str = "
 begin a/1 x 100 | well
@@ -172,29 +172,29 @@ take  a/2 y 50 | TooLarge
 begin a/2 y    | TooLarge
 begin a/2 z    | well
 take  a/2 z 40 | well
-# What others have is there once.
+# Content of several catalogs counts once.
 take  a/3 x 60 | well
 begin a/4 x    | TooMany
 take  a/4 x 60 | TooMany
-# Another namespace has a share of its own.
+# Another namespace has its own quota.
 take  b/1 y 100 | well
 take  b/2 w 1  | TooLarge
-# Who is served may become something else, and keeps what it has where that is too large.
+# A served catalog may get other content, and keeps its content if the other is too large.
 begin a/2 y    | well
 take  a/2 y 41 | TooLarge
 begin a/4 x    | TooMany
 take  a/2 y 30 | well
-# And there is room when somebody goes.
+# A deleted catalog leaves room.
 gone  a/1      | well
 begin a/4 v    | well
 take  a/4 v 11 | TooLarge
 take  a/4 v 10 | well
-# Before anything is known of its content.
+# Before the content is known.
 room  a/5      | TooMany
 room  a/2      | well
 gone  a/3      | well
 room  a/5      | well
-# What there is no port for takes no room, and what is too large is not made again.
+# A catalog without a port takes no room, and a store that is too large is not built again.
 take  a/3 x 60 | well
 none  a/3      | well
 room  a/5      | well
@@ -214,8 +214,7 @@ gone  a/4      | well
         let (catalogs, bytes) = (3, 100);
         let share = NamespaceQuota { catalogs, bytes };
         let mut quotas = NamespaceQuotas::default();
-        for row in TABLE.lines().filter(|line| line.contains('|')) {
-            let (step, expected) = row.split_once('|').unwrap();
+        for (step, expected) in TABLE.lines().filter_map(|line| line.split_once('|')) {
             let parts: Vec<&str> = step.split_whitespace().collect();
             let (namespace, name) = parts[1].split_once('/').unwrap();
             let key = crate::fixtures::key(namespace, name);
@@ -228,9 +227,8 @@ gone  a/4      | well
                 }
                 "begin" => quotas.max_store_size(&key, digest(), &share).map(|room| {
                     let expected_room = parts.get(3);
-                    assert_rows!(expected_room.is_none_or(|text| *text == room.to_string()) => true, "{row}: {room}");
+                    assert_rows!(expected_room.is_none_or(|text| *text == room.to_string()) => true, "{step}: {room}");
                 }),
-                "large" => quotas.record_too_large(&key, digest(), parts[3].parse().unwrap(), &share),
                 "take" => quotas.reserve(&key, digest(), parts[3].parse().unwrap(), &share),
                 _ => {
                     quotas.release(&key);
@@ -239,17 +237,13 @@ gone  a/4      | well
             };
             assert_rows! {
                 match &done { Ok(()) => "well", Err(Error::TooMany { .. }) => "TooMany", Err(_) => "TooLarge" }
-                    => expected.trim(), "{row}";
+                    => expected.trim(), "{step}";
             }
             if let Err(error) = done {
-                let message = error.to_string();
-                assert!(
-                    message.contains(&format!("namespace {namespace}")),
-                    "{message}"
-                );
-                assert!(message.contains("-per-namespace"), "{message}");
+                ::tests::assert_has(&error, &format!("namespace {namespace}"));
+                ::tests::assert_has(&error, "-per-namespace");
             }
         }
-        assert_eq!(quotas.namespaces.len(), 1, "what is gone is forgotten");
+        assert_eq!(quotas.namespaces.len(), 1, "empty quotas are removed");
     }
 }

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        registry_pod::{PodReport, RegistryPodState, plan::PodServingState as PodState},
+        registry_pod::{PodReport, RegistryPodState},
         registry_server::ServedCatalog,
         template_resolution::{ConditionUpdate as Condition, OWNED_CONDITIONS},
     },
@@ -29,21 +29,6 @@ fn problem(reason: Reason, message: &str) -> Problem {
     }
 }
 
-/// Returns a registry pod in this state, with this problem.
-pub(in crate::controllers::catalog_source) fn pod_state(
-    state: PodState,
-    problem: Option<&str>,
-) -> RegistryPodState {
-    RegistryPodState {
-        service: "mine".to_owned(),
-        state,
-        trouble: problem.map(str::to_owned),
-        judged: None,
-        asked: false,
-        again: None,
-    }
-}
-
 pub(in crate::controllers::catalog_source) fn pod_report(
     pod_state: Result<RegistryPodState, String>,
 ) -> PodReport {
@@ -54,25 +39,21 @@ pub(in crate::controllers::catalog_source) fn pod_report(
     }
 }
 
+fn service(since: Option<&str>) -> Value {
+    json!({"protocol": "grpc", "serviceName": "mine", "serviceNamespace": "catalogs", "port": "50051", "createdAt": since})
+}
+
 fn served(connection: Connection) -> Served {
     Served {
         address: "mine.catalogs.svc:50051".to_owned(),
-        service: Some(RegistryService {
-            protocol: Some("grpc".to_owned()),
-            service_name: Some("mine".to_owned()),
-            service_namespace: Some("catalogs".to_owned()),
-            port: Some("50051".to_owned()),
-            created_at: None,
-        }),
+        service: serde_json::from_value(service(None)).unwrap(),
         connection,
     }
 }
 
 fn well(since: &str) -> Value {
     json!({
-        "registryService": {
-            "protocol": "grpc", "serviceName": "mine", "serviceNamespace": "catalogs", "port": "50051", "createdAt": since,
-        },
+        "registryService": service(Some(since)),
         "connectionState": {"address": "mine.catalogs.svc:50051", "lastConnect": since, "lastObservedState": "READY"},
     })
 }
@@ -99,8 +80,9 @@ fn status_reports_the_observation() {
     let interval = with!(ready.clone() => problem: Some(problem(Reason::InvalidInterval, "bad")), last_poll: Some(late()));
     let elsewhere = with!(served(Connection::Failing) => address: "a:1".to_owned(), service: None);
     let elsewhere = with!(CatalogObservation, served: Some(elsewhere));
+    let reconnecting = with!(CatalogObservation, served: Some(served(Connection::Connecting)));
     let empty = json!({});
-    for (was, observation, expected) in ::tests::rows![
+    assert_each!(|was, observation, expected| due(was, observation) => expected;
         &empty, &CatalogObservation::default() => empty.clone();
         &empty, &ready => well(LATE);
         // An unchanged observation writes nothing.
@@ -119,13 +101,10 @@ fn status_reports_the_observation() {
             "registryService": {"protocol": "grpc", "createdAt": LATE},
             "connectionState": {"address": "a:1", "lastConnect": LATE, "lastObservedState": "TRANSIENT_FAILURE"},
         });
-    ] {
-        assert_eq!(due(was, observation), expected, "{was} {observation:?}");
-    }
-    let reconnecting =
-        with!(CatalogObservation::default() => served: Some(served(Connection::Connecting)));
-    let state = &due(&well(EARLY), &reconnecting)["connectionState"];
-    assert_rows!((&state["lastObservedState"], &state["lastConnect"]) => (&json!("CONNECTING"), &json!(LATE)));
+        &well(EARLY), &reconnecting => with(&well(EARLY), &json!({"connectionState": {
+            "address": "mine.catalogs.svc:50051", "lastConnect": LATE, "lastObservedState": "CONNECTING",
+        }}));
+    );
 }
 
 #[test]
@@ -142,59 +121,20 @@ fn status_of_a_served_catalog_reports_its_serving_state() {
     };
     let interval = Some(problem(Reason::InvalidInterval, "bad"));
     let unread = Some(problem(Reason::RegistryServer, "cannot be read"));
-    let taken = "couldn't ensure registry server - the Service is somebody's";
+    let foreign = Some("the Service is foreign");
+    let taken = "couldn't ensure registry server - the Service is foreign";
     let taken = Some(problem(Reason::RegistryServer, taken));
-    let somebodys = "the Service is somebody's";
     for (before, state, after, connection) in ::tests::rows![
         None, state(true, None), None => Some(Connection::Ready);
         interval.clone(), state(true, None), interval.clone() => Some(Connection::Ready);
-        interval, state(true, Some(somebodys)), taken.clone() => Some(Connection::Failing);
-        None, state(false, Some(somebodys)), taken => None;
-        unread.clone(), state(true, Some(somebodys)), unread => Some(Connection::Failing);
+        interval, state(true, foreign), taken.clone() => Some(Connection::Failing);
+        None, state(false, foreign), taken => None;
+        unread.clone(), state(true, foreign), unread => Some(Connection::Failing);
         None, state(false, None), None => None;
     ] {
         let observation = with!(with!(CatalogObservation, problem: before) => |observation| observation.add_server(&state));
         assert_eq!(observation.problem, after, "{state:?}");
         assert_rows!(observation.served.map(|one| one.connection) => connection, "{state:?}");
-    }
-}
-
-#[test]
-fn pod_is_reported_as_by_olm_with_its_poll_time() {
-    let early: Timestamp = EARLY.parse().unwrap();
-    let pod_state = |pod_problem| pod_state(PodState::Serving(None), pod_problem);
-    let begin = "couldn't ensure registry server - ";
-    let update = "update pod u in a Failed state: deleted update pod";
-    let refused = "failed to create Pod a";
-    for (pod_state, message, connection) in ::tests::rows![
-        Ok(pod_state(None)), None => Some(Connection::Ready);
-        Ok(pod_state(Some(update))), Some(format!("{begin}{update}")) => Some(Connection::Ready);
-        // The prefix appears once.
-        Err(format!("{begin}{refused}")), Some(format!("{begin}{refused}")) => None;
-        Err("error fetching defaultNamespace: no".to_owned()), Some(format!("{begin}error fetching defaultNamespace: no"))
-            => None;
-    ] {
-        for (read, asked, expected) in [
-            (None, None, None),
-            (None, Some(early), Some(early)),
-            (Some(late()), Some(early), Some(late())),
-            (Some(early), Some(late()), Some(late())),
-        ] {
-            let mut observation = with!(CatalogObservation::default() => last_poll: read);
-            let pod_report = with!(pod_report(pod_state.clone()) => asked: asked);
-            observation.add_pod(&pod_report, "catalogs");
-            let problem = message
-                .as_ref()
-                .map(|text| problem(Reason::RegistryServer, text));
-            assert_eq!(
-                (observation.problem, observation.last_poll),
-                (problem, expected)
-            );
-            assert_eq!(
-                observation.served.map(|served| served.connection),
-                connection
-            );
-        }
     }
 }
 
@@ -256,43 +196,37 @@ fn template_problem_precedes_interval_problem() {
         problem: problem.map(str::to_owned),
     };
     let (good, bad) = (interval(None), interval(Some("too short")));
-    let (passing, lasting) = (unresolved(false), unresolved(true));
-    for (unresolved, poll, expected) in ::tests::rows![
+    let (transient, terminal) = (unresolved(false), unresolved(true));
+    assert_each!(|unresolved, poll, expected| Problem::of_read(unresolved, poll) => expected;
         None, None => None;
         None, Some(&good) => None;
         None, Some(&bad) => Some(problem(Reason::InvalidInterval, "too short"));
-        Some(&passing), None => Some(problem(Reason::RegistryServer, "no value"));
-        Some(&lasting), Some(&bad) => Some(problem(Reason::SpecInvalid, "no value"));
-    ] {
-        assert_eq!(
-            Problem::of_read(unresolved, poll),
-            expected,
-            "{unresolved:?} {poll:?}"
-        );
-    }
+        Some(&transient), None => Some(problem(Reason::RegistryServer, "no value"));
+        Some(&terminal), Some(&bad) => Some(problem(Reason::SpecInvalid, "no value"));
+    );
 }
 
 #[test]
 fn reported_pod_state_is_kept_while_the_pod_is_unknown() {
-    let away = pod_report(Err("the apiserver is away".to_owned()));
-    let never = with!(pod_report(Err("it can have none".to_owned())) => is_terminal: true);
+    let unavailable = pod_report(Err("the API server is unavailable".to_owned()));
+    let rejected = with!(pod_report(Err("invalid name".to_owned())) => is_terminal: true);
     let was = well(EARLY);
     for (may_be_served, pod_report, is_kept) in [
         // After a start, before the first observation.
         (true, None, true),
-        (true, Some(&away), true),
-        (true, Some(&never), false),
+        (true, Some(&unavailable), true),
+        (true, Some(&rejected), false),
         // A source that needs no pod.
         (false, None, false),
     ] {
-        let mut observation = with!(CatalogObservation::default() => may_be_served: may_be_served);
+        let mut observation = with!(CatalogObservation, may_be_served);
         if let Some(pod_report) = pod_report {
             observation.add_pod(pod_report, "catalogs");
         }
         let due = due(&was, &observation);
-        let expected = |name: &str| is_kept.then(|| was[name].clone());
         for name in ["registryService", "connectionState"] {
-            assert_eq!(due.get(name).cloned(), expected(name), "{pod_report:?}");
+            let expected = Some(&was[name]).filter(|_| is_kept);
+            assert_eq!(due.get(name), expected, "{pod_report:?}");
         }
         assert_eq!(due.get("message").is_some(), pod_report.is_some());
         // A state that was never reported remains absent.

@@ -1,5 +1,5 @@
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use manifests::image_template::ANNOTATION;
+use serde_json::json;
 
 use super::*;
 
@@ -23,26 +23,21 @@ fn input(reference: &str) -> Input<'_> {
 }
 
 fn condition(reason: &str, message: &str) -> Condition {
-    Condition {
-        type_: RESOLVED_IMAGE.to_owned(),
-        status: ["False", "True"][usize::from(reason == reason::RESOLVED)].to_owned(),
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-        last_transition_time: Time(Timestamp::UNIX_EPOCH),
-        observed_generation: Some(2),
-    }
+    let status = ["False", "True"][usize::from(reason == reason::RESOLVED)];
+    let condition = json!({
+        "type": RESOLVED_IMAGE, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": "1970-01-01T00:00:00Z", "observedGeneration": 2,
+    });
+    serde_json::from_value(condition).unwrap()
 }
 
 /// Formats each condition as a line: type, status, reason and message.
 fn lines(resolved: &ResolvedImage) -> Vec<String> {
-    let all = resolved.conditions.iter();
-    all.map(|condition| {
-        format!(
-            "{} {} {} {}",
-            condition.type_, condition.is_true, condition.reason, condition.message
-        )
-    })
-    .collect()
+    let line = |update: &ConditionUpdate| {
+        let (type_, reason) = (update.type_, update.reason);
+        format!("{type_} {} {reason} {}", update.is_true, update.message)
+    };
+    resolved.conditions.iter().map(line).collect()
 }
 
 fn pairs(annotations: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -54,12 +49,11 @@ fn pairs(annotations: &[(&str, &str)]) -> BTreeMap<String, String> {
 fn resolved(
     reference: &str,
     annotations: &[(&str, &str)],
-    before: &[Condition],
     has_olm: bool,
     kube: Option<&str>,
 ) -> ResolvedImage {
     let annotations = pairs(annotations);
-    let input = with!(input(reference) => annotations: Some(&annotations), conditions: before, has_olm: has_olm);
+    let input = with!(input(reference) => annotations: Some(&annotations), has_olm: has_olm);
     resolve(input, &values(kube), &BTreeSet::new()).unwrap()
 }
 
@@ -67,7 +61,7 @@ fn resolved(
 #[test]
 fn image_without_template_is_unchanged() {
     for has_olm in [false, true] {
-        let resolved = resolved("r/c:v1", &[("a", "{b}")], &[], has_olm, None);
+        let resolved = resolved("r/c:v1", &[("a", "{b}")], has_olm, None);
         assert_eq!(resolved.image, Ok("r/c:v1".to_owned()));
         assert_eq!((lines(&resolved), resolved.write), (vec![], None));
     }
@@ -77,7 +71,7 @@ fn image_without_template_is_unchanged() {
 #[test]
 fn image_template_is_resolved_or_reported() {
     let template = "r/c:v{kube_major_version}.{kube_minor_version}";
-    let good = resolved(template, &[], &[], false, Some("v1.20.1+build"));
+    let good = resolved(template, &[], false, Some("v1.20.1+build"));
     assert_eq!(good.image, Ok("r/c:v1.20".to_owned()));
     assert_eq!((&good.write, &good.warning), (&None, &None));
     let expected = [
@@ -87,43 +81,25 @@ fn image_template_is_resolved_or_reported() {
     ];
     assert_eq!(lines(&good), expected);
 
+    let bad = resolved(template, &[], false, None);
     let why = format!(
         "{CANNOT}, variables \"kube_major_version\", \"kube_minor_version\" couldn't be resolved"
     );
-    for (before, last) in ::tests::rows![
-        vec![] => format!("resolved_image false UnableToResolve {template}");
-        vec![condition(reason::RESOLVED, "r/c:v1.19")] => "resolved_image false LastResolved r/c:v1.19".to_owned();
-        vec![condition(reason::LAST_RESOLVED, "r/c:v1.19")] => "resolved_image false LastResolved r/c:v1.19".to_owned();
-        vec![condition(reason::UNRESOLVED, template)] => format!("resolved_image false UnableToResolve {template}");
-    ] {
-        let bad = resolved(template, &[], &before, false, None);
-        let found = bad.image.clone().unwrap_err();
-        assert_eq!((&found.why, found.is_for_good), (&why, false));
-        assert_rows!(found.last.is_some() => last.contains(reason::LAST_RESOLVED), "{found:?}");
-        let expected = [
-            format!("TemplatesHaveResolved false UnableToResolve {why}"),
-            format!("ResolvedImage false UnableToResolve {template}"),
-            last,
-        ];
-        assert_eq!(lines(&bad), expected);
-    }
-    for (text, begin) in ::tests::rows![
-        "r/c:{foobar}" => "variable \"foobar\" couldn't be resolved";
-        "r/c:{Kube_Major_Version}" => "variable \"Kube_Major_Version\"";
-        "r/c:{}" => "variable \"\" couldn't be resolved";
-    ] {
-        let bad = resolved(text, &[], &[], false, Some("v1.20.1"));
-        let found = bad.image.unwrap_err();
-        let begin = format!("{CANNOT}, {begin}");
-        assert!(found.why.starts_with(&begin), "{found:?}");
-        assert!(found.is_for_good, "{text}");
-    }
-    for (text, made) in [
+    let expected = [
+        format!("TemplatesHaveResolved false UnableToResolve {why}"),
+        format!("ResolvedImage false UnableToResolve {template}"),
+        format!("resolved_image false UnableToResolve {template}"),
+    ];
+    assert_eq!(lines(&bad), expected);
+    let found = bad.image.unwrap_err();
+    assert_rows!((found.why, found.is_for_good, found.last) => (why, false, None));
+    for (text, partial) in [
+        ("r/c:{foobar}", "r/c:{foobar}"),
         ("r/c:{kube_minor_version", "r/c:{kube_minor_version"),
         ("R C:{kube_minor_version}", "R C:20"),
     ] {
-        let bad = resolved(text, &[], &[], false, Some("v1.20.1"));
-        let expected = format!("ResolvedImage false UnableToResolve {made}");
+        let bad = resolved(text, &[], false, Some("v1.20.1"));
+        let expected = format!("ResolvedImage false UnableToResolve {partial}");
         assert_eq!(lines(&bad)[1], expected);
         assert!(bad.image.unwrap_err().is_for_good, "{text}");
     }
@@ -155,14 +131,14 @@ fn annotation_of_olm_is_resolved_as_by_olm_if_olm_is_absent() {
             "resolved_image false LastResolved r/c:v19",
         ];
     ] {
-        let found = resolved(reference, &[(ANNOTATION, text)], &[], false, kube);
+        let found = resolved(reference, &[(ANNOTATION, text)], false, kube);
         assert_eq!(found.image, Ok(image.to_owned()), "{reference} {text}");
         // Only conditions report it.
         assert_eq!(found.retained_image, None, "{reference} {text}");
         assert_eq!(found.write.as_deref(), write, "{reference} {text}");
         assert_eq!(lines(&found), expected, "{reference} {text}");
         // If OLM runs, this provisioner reports nothing.
-        let found = resolved(reference, &[(ANNOTATION, text)], &[], true, kube);
+        let found = resolved(reference, &[(ANNOTATION, text)], true, kube);
         assert_eq!(found.image, Ok(reference.to_owned()));
         assert_eq!((lines(&found), found.write), (vec![], None));
     }
@@ -174,47 +150,43 @@ fn own_annotation_has_all_variables_also_beside_olm() {
     let text = "r/c:v{kube_minor_version}-{ocp_minor_version}";
     let own = [(CATALOG_IMAGE_TEMPLATE, text)];
     for has_olm in [false, true] {
-        let found = resolved("r/c:any", &own, &[], has_olm, Some("v1.20.1"));
-        assert_eq!(found.image, Ok("r/c:v20-8".to_owned()));
-        assert_eq!(found.write.as_deref(), Some("r/c:v20-8"));
+        let found = resolved("r/c:any", &own, has_olm, Some("v1.20.1"));
         let first = [TEMPLATES_HAVE_RESOLVED, TEMPLATE_RESOLVED][usize::from(has_olm)];
         assert_rows! {
+            (found.image.as_deref(), found.write.as_deref()) => (Ok("r/c:v20-8"), Some("r/c:v20-8"));
             found.conditions.len() => 3 - usize::from(has_olm);
             lines(&found).last().unwrap() => "resolved_image true AllTemplatesResolved r/c:v20-8";
             lines(&found)[0] => format!("{first} true AllTemplatesResolved catalog image reference was successfully resolved");
         }
 
-        let found = resolved("r/c:any", &own, &[], has_olm, None);
-        assert_eq!(found.image.as_deref(), Ok("r/c:any"));
-        assert_eq!(found.write, None);
+        let found = resolved("r/c:any", &own, has_olm, None);
         // The first condition has the exact text of the design document.
-        let message = "variable \"kube_minor_version\" couldn't be resolved";
-        assert_rows!(lines(&found).last().unwrap() => "resolved_image false LastResolved r/c:any");
-        assert_rows!(lines(&found)[0] => format!("{first} false UnableToResolve {CANNOT}, {message}"));
-        assert!(found.warning.unwrap().contains("\"kube_minor_version\""));
-        let unresolved = found.retained_image.unwrap();
-        assert!(unresolved.why.contains("\"kube_minor_version\"") && !unresolved.is_for_good);
+        let why = format!("{CANNOT}, variable \"kube_minor_version\" couldn't be resolved");
+        assert_rows! {
+            (found.image.as_deref(), found.write.as_deref()) => (Ok("r/c:any"), None);
+            lines(&found).last().unwrap() => "resolved_image false LastResolved r/c:any";
+            lines(&found)[0] => format!("{first} false UnableToResolve {why}");
+            found.warning.as_ref() => Some(&why);
+            found.retained_image.unwrap() => UnresolvedImage { why, is_for_good: false, last: None };
+        }
         // A partly resolved image is never pulled.
-        let found = resolved("r/c:{kube_minor_version}", &own, &[], has_olm, None);
+        let found = resolved("r/c:{kube_minor_version}", &own, has_olm, None);
         assert!(found.image.is_err() && found.write.is_none(), "{found:?}");
     }
     let both = [own[0], (ANNOTATION, "r/c:v{kube_major_version}")];
-    let found = resolved("r/c:any", &both, &[], true, Some("v1.20.1"));
-    assert_eq!(found.image.as_deref(), Ok("r/c:any"));
-    assert_eq!(found.write, None);
-    let types = [TEMPLATE_RESOLVED, RESOLVED_IMAGE];
-    for (line, type_) in lines(&found).iter().zip(types) {
-        let expected = format!(
-            "{type_} false TwoTemplates annotation {CATALOG_IMAGE_TEMPLATE} is ignored because \
-                                {ANNOTATION} takes precedence"
-        );
-        assert!(line.starts_with(&expected), "{found:?}");
+    let found = resolved("r/c:any", &both, true, Some("v1.20.1"));
+    let warning = found.warning.as_deref().unwrap();
+    let ignored = format!(
+        "annotation {CATALOG_IMAGE_TEMPLATE} is ignored because {ANNOTATION} takes precedence"
+    );
+    assert!(warning.starts_with(&ignored), "{warning}");
+    assert_rows! {
+        (found.image.as_deref(), found.write.as_deref()) => (Ok("r/c:any"), None);
+        lines(&found) => [TEMPLATE_RESOLVED, RESOLVED_IMAGE].map(|type_| format!("{type_} false TwoTemplates {warning}"));
+        // Without OLM, its annotation is resolved here.
+        resolved("r/c:any", &both, false, Some("v1.20.1")).write.as_deref() => Some("r/c:v1");
+        resolved("r/c:any", &both, false, Some("v1.20.1")).warning.as_deref() => Some(warning);
     }
-    assert_eq!(found.conditions.len(), 2);
-    let found = resolved("r/c:any", &both, &[], false, Some("v1.20.1"));
-    assert_eq!(found.write.as_deref(), Some("r/c:v1"));
-    let warning = found.warning.unwrap();
-    assert!(warning.contains(ANNOTATION) && warning.contains(CATALOG_IMAGE_TEMPLATE));
 }
 
 /// An error that only an edit can correct is not reported as transient.
@@ -235,19 +207,15 @@ fn terminal_annotation_errors_are_reported_as_terminal() {
     ] {
         let annotations = [(annotation, text)];
         // Without an image, and with one.
-        let none = resolved("", &annotations, &[], false, kube);
+        let none = resolved("", &annotations, false, kube);
         let error = none.image.unwrap_err();
         assert_eq!(error.is_for_good, is_for_good, "{text}: {error:?}");
-        assert_eq!(Some(&error.why), none.warning.as_ref(), "{text}");
-        assert_eq!((none.write, none.retained_image), (None, None), "{text}");
-        let some = resolved("r/c:v19", &annotations, &[], false, kube);
-        assert_eq!(some.image, Ok("r/c:v19".to_owned()), "{text}");
-        let expected = (annotation == CATALOG_IMAGE_TEMPLATE).then_some(error);
-        assert_eq!(
-            (some.write, some.retained_image),
-            (None, expected),
-            "{text}"
-        );
+        let some = resolved("r/c:v19", &annotations, false, kube);
+        assert_rows! {
+            (none.warning.as_ref(), none.write, none.retained_image) => (Some(&error.why), None, None), "{text}";
+            (some.image.as_deref(), some.write) => (Ok("r/c:v19"), None), "{text}";
+            some.retained_image => Some(error).filter(|_| annotation == CATALOG_IMAGE_TEMPLATE), "{text}";
+        }
     }
 }
 
@@ -263,7 +231,6 @@ fn conditions_wait_for_the_facts_that_a_template_needs() {
     // The image, the annotation, whether OLM runs, the pending facts, and whether the conditions wait for them.
     for (image, annotation, has_olm, pending, waits) in ::tests::rows![
         kube, None, false, &[Kubernetes][..] => true;
-        kube, None, true, &[Kubernetes] => true;
         kube, None, false, &[Openshift, Nodes, Olm] => false;
         ocp, None, false, &[Openshift] => true;
         ocp, None, false, &[Kubernetes, Nodes] => false;
@@ -273,7 +240,6 @@ fn conditions_wait_for_the_facts_that_a_template_needs() {
         "r/c:{olm_major_version}", None, false, &[Kubernetes, Openshift, Nodes] => false;
         "r/c:v1", None, false, &[Kubernetes, Openshift, Nodes] => false;
         "r/c:v1", Some((CATALOG_IMAGE_TEMPLATE, kube)), false, &[Kubernetes] => true;
-        "r/c:v1", Some((CATALOG_IMAGE_TEMPLATE, kube)), true, &[Kubernetes] => true;
         "r/c:v1", Some((CATALOG_IMAGE_TEMPLATE, ocp)), true, &[Openshift] => true;
         "r/c:v1", Some((ANNOTATION, kube)), false, &[Kubernetes] => true;
         // OLM resolves these three variables itself, and has no others.
@@ -301,19 +267,16 @@ fn conditions_wait_for_the_facts_that_a_template_needs() {
 #[test]
 fn template_that_olm_cannot_parse_is_reported() {
     let template = "r/c:v{kube_minor_version}";
-    let found = resolved(template, &[], &[], true, Some("v1.20.1"));
-    assert_eq!(found.image, Ok("r/c:v20".to_owned()));
-    assert_eq!(found.write, None);
+    let found = resolved(template, &[], true, Some("v1.20.1"));
     let warning = found.warning.as_deref().unwrap();
     assert!(warning.contains(CATALOG_IMAGE_TEMPLATE), "{warning}");
-    let expected = format!("{TEMPLATE_RESOLVED} false UnsupportedByOLM {warning}");
-    assert_eq!(lines(&found), [expected]);
-    // One line per problem.
-    let found = resolved(template, &[], &[], true, None);
-    let expected = format!(
-        "{TEMPLATE_RESOLVED} false UnableToResolve {CANNOT}, variable \"kube_minor_version\" couldn't be resolved\n{warning}"
-    );
-    assert_eq!(lines(&found), [expected]);
+    let why = format!("{CANNOT}, variable \"kube_minor_version\" couldn't be resolved");
+    assert_rows! {
+        (found.image.as_deref(), found.write.as_deref()) => (Ok("r/c:v20"), None);
+        lines(&found) => [format!("{TEMPLATE_RESOLVED} false UnsupportedByOLM {warning}")];
+        // One line per problem.
+        lines(&resolved(template, &[], true, None)) => [format!("{TEMPLATE_RESOLVED} false UnableToResolve {why}\n{warning}")];
+    }
 }
 
 // parity: switch-11
@@ -354,10 +317,10 @@ fn the_last_image_is_that_of_the_same_spec() {
     ] {
         let before = with!(condition(reason, image) => observed_generation: generation);
         // The recorded image of this template is used if no other is known.
-        for noted in [None, Some("r/c:v18")] {
-            let input = with!(input(template) => conditions: std::slice::from_ref(&before), cached_image: noted);
+        for cached in [None, Some("r/c:v18")] {
+            let input = with!(input(template) => conditions: std::slice::from_ref(&before), cached_image: cached);
             let found = resolve(input, &values(None), &BTreeSet::new()).unwrap();
-            let expected = expected.or(noted);
+            let expected = expected.or(cached);
             let last_line = lines(&found).pop();
             assert_rows!(found.image.unwrap_err().last.as_deref() => expected, "{reason} {generation:?}");
             let expected_line = match expected {

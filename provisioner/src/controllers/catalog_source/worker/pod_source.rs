@@ -276,62 +276,85 @@ impl CatalogObservation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controllers::catalog_source::status::tests::{pod_report, pod_state};
+    use crate::controllers::catalog_source::status::{Reason, tests::pod_report};
+
+    const STARTING: PodServingState = PodServingState::Starting(String::new());
+    const SERVING: PodServingState = PodServingState::Serving(None);
+
+    fn pod(state: PodServingState, problem: Option<&str>) -> PodReport {
+        pod_report(Ok(RegistryPodState {
+            service: "mine".to_owned(),
+            state,
+            trouble: problem.map(str::to_owned),
+            judged: None,
+            asked: false,
+            again: None,
+        }))
+    }
 
     #[test]
     fn catalog_is_ready_while_pod_or_server_serves_it() {
-        let problem_text = "pod mine-1 is not ready: ImagePullBackOff";
-        let pod_state =
-            |state: PodServingState| pod_report(Ok(pod_state(state, Some(problem_text))));
+        let problem = Some("pod mine-1 is not ready: ImagePullBackOff");
+        let denied = "failed to create Pod a";
+        let address = || "mine.a.svc:50051".to_owned();
+        let [ready, connecting] = [Connection::Ready, Connection::Connecting].map(Some);
         let by_us = || {
-            let served = Served {
-                address: "mine.a.svc:50051".to_owned(),
+            ready.map(|connection| Served {
+                address: address(),
                 service: None,
-                connection: Connection::Ready,
-            };
-            with!(CatalogObservation, served: Some(served))
+                connection,
+            })
         };
-        let starting = || PodServingState::Starting("its pod is being created".to_owned());
-        let serving = || PodServingState::Serving(None);
-        for (mut observation, state, expected) in [
-            (
-                CatalogObservation::default(),
-                starting(),
-                Connection::Connecting,
-            ),
-            (CatalogObservation::default(), serving(), Connection::Ready),
-            (by_us(), starting(), Connection::Ready),
-            (by_us(), serving(), Connection::Ready),
+        for (served, report, connection, message) in ::tests::rows![
+            None, pod(STARTING, problem), connecting => problem;
+            None, pod(SERVING, None), ready => None;
+            None, pod(SERVING, problem), ready => problem;
+            by_us(), pod(STARTING, problem), ready => problem;
+            by_us(), pod(SERVING, problem), ready => problem;
+            // The state of the pod is unknown, because it cannot be created.
+            by_us(), pod_report(Err(denied.to_owned())), ready => Some(denied);
+            // The prefix appears once.
+            None, pod_report(Err(format!("couldn't ensure registry server - {denied}"))), None => Some(denied);
         ] {
-            observation.add_pod(&pod_state(state), "a");
-            let served = observation.served.unwrap();
-            assert_eq!(served.connection, expected);
-            assert_eq!(served.address, "mine.a.svc:50051");
-            let problem = observation.problem.unwrap();
-            assert!(problem.message.contains("ImagePullBackOff"), "{problem:?}");
+            let mut observation = with!(CatalogObservation, served);
+            observation.add_pod(&report, "a");
+            let expected = message.map(|message| Problem {
+                reason: Reason::RegistryServer,
+                message: format!("couldn't ensure registry server - {message}"),
+            });
+            assert_rows! {
+                observation.problem => expected, "{report:?}";
+                observation.served.map(|served| (served.connection, served.address))
+                    => connection.map(|connection| (connection, address())), "{report:?}";
+            }
         }
-        // The state of the pod is unknown, because it cannot be created.
-        let observation = with!(by_us() => |observation| observation.add_pod(&pod_report(Err("no".to_owned())), "a"));
-        assert_eq!(observation.served.unwrap().connection, Connection::Ready);
+    }
+
+    #[test]
+    fn last_poll_of_pod_or_image_is_reported() {
+        let [early, late] = [1, 2].map(|second| jiff::Timestamp::from_second(second).ok());
+        let last_poll = |last_poll, asked| {
+            let mut observation = with!(CatalogObservation, last_poll);
+            observation.add_pod(&with!(pod(SERVING, None) => asked: asked), "a");
+            observation.last_poll
+        };
+        assert_rows! {
+            last_poll(None, None) => None;
+            last_poll(None, early) => early;
+            last_poll(late, early) => late;
+            last_poll(early, late) => late;
+        }
     }
 
     #[test]
     fn pod_without_problem_counts_as_served() {
-        let ok = |state, problem_text| Ok(pod_state(state, problem_text));
-        let starting = PodServingState::Starting("its pod is being created".to_owned());
-        for (pod_state, is_for_good, expected) in [
-            (ok(PodServingState::Serving(None), None), false, Some(true)),
-            (
-                ok(PodServingState::Serving(None), Some("bad")),
-                false,
-                Some(false),
-            ),
-            (ok(starting, None), false, Some(false)),
-            (Err("the apiserver is away".to_owned()), false, None),
-            (Err("it can have none".to_owned()), true, Some(false)),
-        ] {
-            let pod_report = with!(pod_report(pod_state) => is_terminal: is_for_good);
-            assert_eq!(pod_report.is_served(), expected, "{pod_report:?}");
+        let terminal = with!(pod_report(Err("invalid name".to_owned())) => is_terminal: true);
+        assert_rows! {
+            pod(SERVING, None).is_served() => Some(true);
+            pod(SERVING, Some("bad")).is_served() => Some(false);
+            pod(STARTING, None).is_served() => Some(false);
+            pod_report(Err("the API server is unavailable".to_owned())).is_served() => None;
+            terminal.is_served() => Some(false);
         }
     }
 }

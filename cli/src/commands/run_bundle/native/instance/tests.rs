@@ -17,18 +17,15 @@ fn package_annotation_precedes_package_in_status() {
     let annotated =
         |package: &str| json!({"metadata": {"annotations": {"core.rukpak.io/package": package}}});
     let has = |package: &str| json!({"status": {"package": package}});
-    let mut both = annotated("other");
-    merge(&mut both, &has("tide"));
-    for (more, expected) in ::tests::rows![
+    let both = ::tests::with!(annotated("other") => |both| merge(&mut both, &has("tide")));
+    ::tests::assert_each!(|more, expected| is_of(&instance(&more), "tide") => expected;
         json!({}) => false;
         annotated("tide") => true;
         annotated("other") => false;
         has("tide") => true;
         has("other") => false;
         both => false;
-    ] {
-        assert_eq!(is_of(&instance(&more), "tide"), expected, "{more}");
-    }
+    );
 }
 
 #[test]
@@ -52,28 +49,24 @@ fn only_images_of_registry_bundles_have_a_next_version() {
 #[test]
 fn installed_version_requires_an_installed_bundle() {
     let source = json!({"type": "image", "image": {"ref": "a.io/b@sha256:1"}});
-    for (status, expected) in ::tests::rows![
-        json!({}) => None;
-        json!({"clusterServiceVersion": "tide.v1"}) => None;
-        json!({"clusterServiceVersion": "tide.v1", "installedBundleName": "x", "resolvedSource": source})
+    let with = |status: Value| instance(&json!({"status": status}));
+    ::tests::assert_each!(|instance, expected| installed(instance.status.as_ref()) => expected;
+        with(json!({})) => None;
+        with(json!({"clusterServiceVersion": "tide.v1"})) => None;
+        with(json!({"clusterServiceVersion": "tide.v1", "installedBundleName": "x", "resolvedSource": source}))
             => Some(("tide.v1", Some("a.io/b@sha256:1")));
-    ] {
-        let instance = instance(&json!({"status": status}));
-        assert_eq!(installed(instance.status.as_ref()), expected, "{status}");
-    }
+    );
 }
 
 #[test]
 fn namespace_in_status_precedes_namespace_in_spec() {
-    for (more, expected) in ::tests::rows![
+    ::tests::assert_each!(|more, expected| install_namespace(&instance(&more)) => expected;
         json!({}) => None;
         json!({"spec": {"installNamespace": "a"}}) => Some("a");
         json!({"spec": {"installNamespace": ""}}) => None;
         json!({"status": {"installNamespace": "b"}}) => Some("b");
         json!({"spec": {"installNamespace": "a"}, "status": {"installNamespace": "b"}}) => Some("b");
-    ] {
-        assert_eq!(install_namespace(&instance(&more)), expected, "{more}");
-    }
+    );
 }
 
 #[test]
@@ -96,7 +89,7 @@ fn change_can_be_reverted() {
 
 #[test]
 fn flags_of_a_later_run_take_effect() {
-    let says = |secret: Option<&str>, certificates: Option<&str>, is_insecure| PullAccess {
+    let flags = |secret: Option<&str>, certificates: Option<&str>, is_insecure| PullAccess {
         pull_secret: secret.map(str::to_owned),
         certificates: certificates.map(str::to_owned),
         is_insecure,
@@ -107,20 +100,16 @@ fn flags_of_a_later_run_take_effect() {
         ::tests::with!(ImageSource, reference: "a.io/b:1".to_owned(), pull_secret, insecure_skip_tls_verify: is_insecure,
             certificate_data: certificates)
     };
-    let nothing = says(None, None, false);
-    for (flags, before, expected) in ::tests::rows![
-        &nothing, pulled(None, None, false) => None;
+    ::tests::assert_each!(|flags, before, expected| corrected(&flags, &before) => expected;
+        flags(None, None, false), pulled(None, None, false) => None;
         // Settings without a flag are kept.
-        &nothing, pulled(Some("s"), Some("c"), true) => None;
-        &says(Some("s"), Some("c"), true), pulled(Some("s"), Some("c"), true) => None;
-        &says(Some("s"), None, false), pulled(None, None, false) => Some(pulled(Some("s"), None, false));
-        &says(Some("t"), None, false), pulled(Some("s"), Some("c"), true) => Some(pulled(Some("t"), Some("c"), true));
-        &says(None, Some("d"), false), pulled(Some("s"), Some("c"), false) => Some(pulled(Some("s"), Some("d"), false));
-        &says(None, None, true), pulled(Some("s"), None, false) => Some(pulled(Some("s"), None, true));
-    ] {
-        let found = corrected(flags, &before);
-        assert_eq!(found, expected, "{flags:?} {before:?}");
-    }
+        flags(None, None, false), pulled(Some("s"), Some("c"), true) => None;
+        flags(Some("s"), Some("c"), true), pulled(Some("s"), Some("c"), true) => None;
+        flags(Some("s"), None, false), pulled(None, None, false) => Some(pulled(Some("s"), None, false));
+        flags(Some("t"), None, false), pulled(Some("s"), Some("c"), true) => Some(pulled(Some("t"), Some("c"), true));
+        flags(None, Some("d"), false), pulled(Some("s"), Some("c"), false) => Some(pulled(Some("s"), Some("d"), false));
+        flags(None, None, true), pulled(Some("s"), None, false) => Some(pulled(Some("s"), None, true));
+    );
 }
 
 #[test]
@@ -169,21 +158,12 @@ fn rollback_restores_the_installed_image() {
         let instance = with_image(requested, injected, status);
         let asked = super::requested_image(&instance).unwrap();
         let (found, annotations) = previous_image(&instance, asked);
-        assert_eq!(found.reference, image, "{requested}");
-        let still = running_instead(&instance, asked).map(|running| running.1);
-        assert_eq!(
-            still,
-            Some(image).filter(|image| *image != requested),
-            "{requested}"
-        );
-        assert_eq!(found.pull_secret.as_deref(), Some("s"));
-        let keys = [
-            INJECTED_BUNDLES,
-            labels::CSV_NAME,
-            labels::VERSION,
-            labels::PREVIOUS_IMAGE,
-        ];
-        let found = keys.map(|key| annotations[key].as_deref());
-        assert_eq!(found, expected, "{requested}");
+        let running = running_instead(&instance, asked).map(|running| running.1);
+        ::tests::assert_rows! {
+            (found.reference.as_str(), found.pull_secret.as_deref()) => (image, Some("s")), "{requested}";
+            running => Some(image).filter(|image| *image != requested), "{requested}";
+            [INJECTED_BUNDLES, labels::CSV_NAME, labels::VERSION, labels::PREVIOUS_IMAGE].map(|key| annotations[key].as_deref())
+                => expected, "{requested}";
+        }
     }
 }

@@ -88,9 +88,9 @@ mod tests {
     // parity: sdk-35
     #[test]
     fn unfinished_plans_of_the_package_are_found() {
-        let plan = |name: &str, approved: bool, phase: &str, csvs: &[&str]| -> InstallPlan {
+        let plan = |approved: bool, phase: &str, csvs: &[&str]| -> InstallPlan {
             object!({
-                "metadata": {"name": name}, "status": {"phase": phase},
+                "metadata": {"name": "install-1"}, "status": {"phase": phase},
                 "spec": {"approved": approved, "clusterServiceVersionNames": csvs},
             })
         };
@@ -102,33 +102,26 @@ mod tests {
         };
         let tide = |plan: &str| subscription("tide", "tide.v2", plan);
         let reef = subscription("reef", "reef.v1", "install-1");
-        let going = |names: &[&str]| plan("install-1", true, "Installing", names);
+        let going = |names: &[&str]| plan(true, "Installing", names);
         for (own, others, plan, expected) in ::tests::rows![
-            tide("install-1"), vec![], going(&[]) => Some(false);
-            tide(""), vec![], going(&["tide.v2"]) => Some(false);
+            tide("install-1"), vec![], going(&[]) => vec![false];
+            tide(""), vec![], going(&["tide.v2"]) => vec![false];
             // OLM sets the phase after it creates the plan.
-            tide("install-1"), vec![], plan("install-1", true, "", &[]) => Some(false);
-            tide("install-1"), vec![reef.clone()], going(&["tide.v2", "reef.v1"]) => Some(true);
-            tide("install-1"), vec![subscription("reef", "reef.v1", "install-0")], going(&["tide.v2"]) => Some(false);
+            tide("install-1"), vec![], plan(true, "", &[]) => vec![false];
+            tide("install-1"), vec![reef.clone()], going(&["tide.v2", "reef.v1"]) => vec![true];
+            tide("install-1"), vec![subscription("reef", "reef.v1", "install-0")], going(&["tide.v2"]) => vec![false];
             // These plans are not in progress for the package.
-            tide("install-2"), vec![reef], going(&["reef.v1"]) => None;
-            subscription("tide", "", ""), vec![], going(&[""]) => None;
-            tide("install-1"), vec![], plan("install-1", false, "RequiresApproval", &["tide.v2"]) => None;
-            tide("install-1"), vec![], plan("install-1", true, "Complete", &["tide.v2"]) => None;
-            tide("install-1"), vec![], plan("install-1", true, "Failed", &["tide.v2"]) => None;
+            tide("install-2"), vec![reef], going(&["reef.v1"]) => vec![];
+            subscription("tide", "", ""), vec![], going(&[""]) => vec![];
+            tide("install-1"), vec![], plan(false, "RequiresApproval", &["tide.v2"]) => vec![];
+            tide("install-1"), vec![], plan(true, "Complete", &["tide.v2"]) => vec![];
+            tide("install-1"), vec![], plan(true, "Failed", &["tide.v2"]) => vec![];
         ] {
-            let mut all = others;
-            all.push(own.clone());
+            let all = [others, vec![own.clone()]].concat();
             let found = unfinished(std::slice::from_ref(&plan), &own, &all);
-            let expected = expected.map(|is_shared| PendingInstallPlan {
-                name: "install-1".to_owned(),
-                is_shared,
-            });
-            assert_eq!(
-                found,
-                expected.into_iter().collect::<Vec<_>>(),
-                "{own:?} {plan:?}"
-            );
+            assert!(found.iter().all(|found| found.name == "install-1"));
+            let are_shared: Vec<bool> = found.iter().map(|found| found.is_shared).collect();
+            assert_eq!(are_shared, expected, "{own:?} {plan:?}");
         }
     }
 }

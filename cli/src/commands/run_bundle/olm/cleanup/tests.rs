@@ -40,29 +40,27 @@ fn shared_and_foreign_catalog_sources_are_kept() {
         source: Some(("tide-catalog".to_owned(), "tides".to_owned())),
         kept_source_reason: None,
     };
-    let kept_source_reason = |reason: &str| {
-        Some(format!(
-            "catalogsource \"tide-catalog\" in namespace tides is kept: {reason}"
-        ))
+    let only_csv = CleanupPlan {
+        csvs: names(&["tide.v1"]),
+        ..CleanupPlan::default()
+    };
+    let keeps_source = |reason: &str| {
+        let reason = format!("catalogsource \"tide-catalog\" in namespace tides is kept: {reason}");
+        ::tests::with!(complete.clone() => source: None, kept_source_reason: Some(reason))
     };
     let reef = subscription("reef", "tide-catalog", "", "");
     let reef = ::tests::with!(reef => metadata.namespace: Some("other".to_owned()));
-    for (subscriptions, source, expected) in ::tests::rows![
-        vec![], None => CleanupPlan { csvs: names(&["tide.v1"]), ..CleanupPlan::default() };
+    let csvs = [labeled("tide.v1", "")];
+    ::tests::assert_each!(|all, source, expected| plan(&all, &csvs, source.as_ref(), "tides", "tide") => expected;
+        vec![], None => only_csv.clone();
         // The Subscription was deleted manually or never created.
         vec![], source("operator-sdk") => CleanupPlan { subscription: None, ..complete.clone() };
-        vec![], source("somebody") => CleanupPlan { csvs: names(&["tide.v1"]), ..CleanupPlan::default() };
+        vec![], source("another tool") => only_csv;
         vec![own.clone()], source("operator-sdk") => complete.clone();
         vec![own.clone()], None => CleanupPlan { source: None, ..complete.clone() };
-        vec![own.clone()], source("somebody")
-            => CleanupPlan { source: None, kept_source_reason: kept_source_reason("not created by \"run bundle\""), ..complete.clone() };
-        vec![own.clone(), reef], source("operator-sdk")
-            => CleanupPlan { source: None, kept_source_reason: kept_source_reason("other Subscriptions use it"), ..complete.clone() };
-    ] {
-        let csvs = [labeled("tide.v1", "")];
-        let found = plan(&subscriptions, &csvs, source.as_ref(), "tides", "tide");
-        assert_eq!(found, expected, "{subscriptions:?} {source:?}");
-    }
+        vec![own.clone()], source("another tool") => keeps_source("not created by \"run bundle\"");
+        vec![own.clone(), reef], source("operator-sdk") => keeps_source("other Subscriptions use it");
+    );
 }
 
 // parity: sdk-34
@@ -95,15 +93,14 @@ fn crds_that_another_operator_owns_are_kept() {
         assert_eq!((found.delete, found.keep), expected);
     }
     let found = crds(names(&["a"]), Err(&no), own, false);
-    let expected = (names(&[]), vec![format!("{prefix}{unknown}")]);
-    assert_eq!((found.delete, found.keep), expected);
+    ::tests::assert_rows!((found.delete, found.keep) => (names(&[]), vec![format!("{prefix}{unknown}")]));
 }
 
 // parity: sdk-33
 #[test]
 fn cleanup_selects_exactly_the_versions_of_the_package() {
     let tide = |installed: &str, current: &str| subscription("tide", "", installed, current);
-    for (subscriptions, all, expected) in ::tests::rows![
+    ::tests::assert_each!(|subscriptions, all, expected| csvs(&subscriptions, &all, "tides", "tide") => names(expected);
         vec![], vec![csv("reef.v1", "")] => &[][..];
         vec![tide("tide.v1", "tide.v1")], vec![csv("tide.v1", ""), csv("reef.v1", "")] => &["tide.v1"];
         vec![tide("", "tide.v1")], vec![csv("tide.v1", "")] => &["tide.v1"];
@@ -116,10 +113,7 @@ fn cleanup_selects_exactly_the_versions_of_the_package() {
         // Another package has the same truncated label, or was replaced by this one.
         vec![subscription("reef", "", "reef.v1", "reef.v1")], vec![labeled("tide.v1", "reef.v1"), labeled("reef.v1", "")]
             => &["tide.v1"];
-    ] {
-        let found = csvs(&subscriptions, &all, "tides", "tide");
-        assert_eq!(found, names(expected), "{subscriptions:?} {all:?}");
-    }
+    );
 }
 
 #[test]

@@ -63,7 +63,14 @@ fn plans_are_approved_until_the_version_is_installed() {
     let unresolved = condition("ResolutionFailed", "Unresolved");
     let busy = condition("BundleUnpackFailed", "EnsureInstallPlanFailed");
     let healthy = json!({"type": "CatalogSourcesUnhealthy", "status": "False", "reason": "x", "message": "y"});
-    let reported = |reason: &str| json!([{"type": "Installed", "status": "False", "reason": reason, "message": "denied"}]);
+    let in_phase = |phase: &str| plan(true, &json!({"phase": phase}));
+    let with_message =
+        |phase: &str, message: &str| plan(true, &json!({"phase": phase, "message": message}));
+    let with_condition = |phase: &str, reason: &str| {
+        let condition =
+            json!({"type": "Installed", "status": "False", "reason": reason, "message": "denied"});
+        plan(true, &json!({"phase": phase, "conditions": [condition]}))
+    };
     for (status, plan, csv, expected) in ::tests::rows![
         json!({}), None, None => "wait: OLM to create an InstallPlan";
         json!({"conditions": [healthy, unresolved]}), None, None => "wait: Subscription tide-sub: Unresolved: m";
@@ -71,32 +78,27 @@ fn plans_are_approved_until_the_version_is_installed() {
         json!({"conditions": [unresolved, busy]}), None, None
             => "wait: Subscription tide-sub: Unresolved: m; EnsureInstallPlanFailed: m";
         json!({}), plan(false, &json!({"phase": "RequiresApproval"})), None => "approve: install-1";
-        json!({}), plan(true, &json!({"phase": "Installing"})), None => "wait: InstallPlan install-1: Installing";
-        json!({}), plan(true, &json!({"phase": "Failed", "conditions": reported("Broken")})), None
-            => "failed: InstallPlan install-1 failed: Broken: denied";
-        json!({}), plan(true, &json!({"phase": "Failed"})), None => "failed: InstallPlan install-1 failed: no reason given";
+        json!({}), in_phase("Installing"), None => "wait: InstallPlan install-1: Installing";
+        json!({}), with_condition("Failed", "Broken"), None => "failed: InstallPlan install-1 failed: Broken: denied";
+        json!({}), in_phase("Failed"), None => "failed: InstallPlan install-1 failed: no reason given";
         // The plan failed after it created the ClusterServiceVersion: another object is missing permanently.
-        installed("tide.v2"), plan(true, &json!({"phase": "Failed", "message": "denied"})), csv("Succeeded")
-            => "failed: InstallPlan install-1 failed: denied";
+        installed("tide.v2"), with_message("Failed", "denied"), csv("Succeeded") => "failed: InstallPlan install-1 failed: denied";
         // The command waits while OLM retries.
-        json!({}), plan(true, &json!({"phase": "Installing", "message": "retrying: denied"})), None
-            => "wait: InstallPlan install-1: retrying: denied";
-        json!({}), plan(true, &json!({"phase": "RequiresApproval", "conditions": reported("InstallCheckFailed")})), None
+        json!({}), with_message("Installing", "retrying: denied"), None => "wait: InstallPlan install-1: retrying: denied";
+        json!({}), with_condition("RequiresApproval", "InstallCheckFailed"), None
             => "wait: InstallPlan install-1: InstallCheckFailed: denied";
-        json!({}), plan(true, &json!({"phase": "Installing", "conditions": reported("Unknown")})), None
-            => "wait: InstallPlan install-1: Installing";
+        json!({}), with_condition("Installing", "Unknown"), None => "wait: InstallPlan install-1: Installing";
         // OLM is still creating the last objects.
         installed("tide.v2"), plan(true, &json!({"phase": "Installing", "plan": [{"resolving": "tide.v2"}]})), csv("Succeeded")
             => "wait: InstallPlan install-1: Installing";
         // A plan that installs other versions is ignored.
-        installed("tide.v2"), plan(true, &json!({"phase": "Installing"})), csv("Succeeded") => "done";
+        installed("tide.v2"), in_phase("Installing"), csv("Succeeded") => "done";
         installed("tide.v2"), plan(false, &json!({})), csv("Succeeded") => "done";
         // The previous version was installed; OLM continues automatically.
-        installed("tide.v1"), plan(true, &json!({"phase": "Complete"})), None => "wait: OLM to continue from tide.v1";
+        installed("tide.v1"), in_phase("Complete"), None => "wait: OLM to continue from tide.v1";
         installed("tide.v1"), plan(false, &json!({})), None => "approve: install-1";
         installed("tide.v1"), None, csv("Succeeded") => "wait: OLM to continue from tide.v1";
-        json!({}), plan(true, &json!({"phase": "Complete"})), csv("Pending")
-            => "wait: ClusterServiceVersion tide.v2: Pending: m";
+        json!({}), in_phase("Complete"), csv("Pending") => "wait: ClusterServiceVersion tide.v2: Pending: m";
         json!({}), None, csv("Failed") => "failed: csv failed: reason: \"R\", message: \"m\"";
     ] {
         let subscription = subscription(&status);
@@ -112,17 +114,14 @@ fn earlier_failures_do_not_end_the_wait() {
     let subscription = subscription(&json!({"installedCSV": "tide.v1", "conditions": [condition]}));
     let plan = plan(true, &json!({"phase": "Failed"}));
     let before = PriorFailures::new(&subscription, plan.as_ref());
-    assert_eq!(
-        before.unpacking.as_ref(),
-        subscription.status.conditions.first()
-    );
-    let state = ::tests::with!(OlmState, plan: plan.as_ref(); ..observed(&subscription));
-    assert_next(
-        state,
-        "failed: InstallPlan install-1 failed: no reason given",
-    );
-    let state = ::tests::with!(OlmState, before: &before; ..state);
-    assert_next(state, "wait: Subscription tide-sub: BundleUnpackFailed: m");
+    ::tests::assert_rows!(before.unpacking.as_ref() => subscription.status.conditions.first());
+    let fails = "failed: InstallPlan install-1 failed: no reason given";
+    let waits = "wait: Subscription tide-sub: BundleUnpackFailed: m";
+    for (before, expected) in [(&NO_FAILURES, fails), (&before, waits)] {
+        let state =
+            ::tests::with!(OlmState, plan: plan.as_ref(), before; ..observed(&subscription));
+        assert_next(state, expected);
+    }
 }
 
 // parity: sdk-9
@@ -188,10 +187,7 @@ fn failed_or_deleted_plan_blocks_further_plans() {
     };
     let tide = |state: &str| named(state, "tide.v1", "install-1");
     let pending = "UpgradePending";
-    let (waits, idle) = (
-        named(pending, "", "install-1"),
-        named("AtLatestKnown", "reef.v1", "install-0"),
-    );
+    let idle = named("AtLatestKnown", "reef.v1", "install-0");
     let failed = plan(true, &json!({"phase": "Failed", "message": "denied"}));
     let forward: OperatorGroup =
         object!({"spec": {"upgradeStrategy": OperatorGroup::FAIL_FORWARD}});
@@ -206,7 +202,7 @@ fn failed_or_deleted_plan_blocks_further_plans() {
         tide(pending), vec![], failed.clone(), false, vec![OperatorGroup::default()], "tide.v3", denied => Some(patch);
         first.clone(), vec![], failed.clone(), false, vec![], "tide.v3", denied => Some(cleanup);
         // All Subscriptions wait.
-        tide(pending), vec![waits], failed.clone(), false, vec![], "tide.v3", denied => Some(patch);
+        tide(pending), vec![first.clone()], failed.clone(), false, vec![], "tide.v3", denied => Some(patch);
         // Another Subscription makes OLM resolve again, but not for a version that is already requested.
         tide(pending), vec![idle.clone()], failed.clone(), false, vec![], "tide.v3", denied => None;
         tide(pending), vec![named("", "", "")], failed.clone(), false, vec![], "tide.v3", denied => None;
@@ -222,14 +218,12 @@ fn failed_or_deleted_plan_blocks_further_plans() {
         tide(pending), vec![], None, true, vec![], "tide.v3", None => None;
         named("", "tide.v1", ""), vec![], None, false, vec![], "tide.v3", None => None;
     ] {
-        let mut all = others;
-        all.push(own.clone());
         let stall_check = StallCheck {
             target,
             subscription: &own,
             plan: plan.as_ref(),
             has_current,
-            all,
+            all: [others, vec![own.clone()]].concat(),
             groups,
         };
         let problem = problem.map(|problem| format!("InstallPlan install-1 {problem}"));
@@ -263,12 +257,9 @@ fn plan_that_fails_half_way_names_reason_and_remedy() {
         ("tide.v1", "Failed", &earlier, pending),
         ("tide.v1", "Installing", &NO_FAILURES, pending),
     ] {
-        let steps = json!([{"resolving": installs}]);
-        let plan = plan(
-            true,
-            &json!({"phase": phase, "message": "denied", "plan": steps}),
-        );
-        let csv = csv("Pending");
+        let status =
+            json!({"phase": phase, "message": "denied", "plan": [{"resolving": installs}]});
+        let (plan, csv) = (plan(true, &status), csv("Pending"));
         let state = ::tests::with!(OlmState, plan: plan.as_ref(), before, csv: csv.as_ref(); ..observed(&subscription));
         assert_next(state, expected);
     }

@@ -27,7 +27,7 @@ const UNHEALTHY: (&str, &str) = ("Failed", "ComponentUnhealthy");
 // parity: sdk-10
 #[test]
 fn retried_version_has_failed_in_every_phase() {
-    for (past, expected) in ::tests::rows![
+    ::tests::assert_each!(|past, expected| has_failed(&csv("tide.v1", "", past)) => expected;
         &[][..] => false;
         &[PENDING] => false;
         &[PENDING, READY, INSTALLING, WAITING] => false;
@@ -50,10 +50,7 @@ fn retried_version_has_failed_in_every_phase() {
         // The cause of the failure was fixed by a user.
         &[("Failed", "NoOperatorGroup")] => true;
         &[("Failed", "NoOperatorGroup"), PENDING, READY, INSTALLING] => false;
-    ] {
-        let csv = csv("tide.v1", "", past);
-        assert_eq!(has_failed(&csv), expected, "{past:?}");
-    }
+    );
 }
 
 #[test]
@@ -63,7 +60,7 @@ fn version_to_replace_comes_from_target_or_subscription() {
     };
     let target = |past: &[(&str, &str)]| Some(csv("tide.v3", "tide.v2", past));
     let both = subscription("tide.v1", "tide.v2");
-    for (target, subscription, expected) in ::tests::rows![
+    ::tests::assert_each!(|target, subscription, expected| replaced(target.as_ref(), subscription) => expected;
         // OLM sets installedCSV some time after it creates the ClusterServiceVersion.
         None, &both => ["tide.v2", "tide.v1"];
         target(&[]), &both => ["tide.v2", ""];
@@ -72,21 +69,15 @@ fn version_to_replace_comes_from_target_or_subscription() {
         target(&[TIMEOUT]), &both => ["", ""];
         target(&[SUCCEEDED]), &both => ["", ""];
         None, &subscription("", "tide.v1") => ["tide.v1", ""];
-    ] {
-        let replaced = replaced(target.as_ref(), subscription);
-        assert_eq!(replaced, expected, "{target:?}");
-    }
-    for (phase, expected) in [
-        ("", true),
-        ("Pending", true),
-        ("Failed", true),
-        ("Succeeded", false),
-        ("Replacing", false),
-        ("Deleting", false),
-    ] {
-        let csv = csv("tide.v1", "", &[(phase, "")]);
-        assert_eq!(is_blocking(&csv), expected, "{phase}");
-    }
+    );
+    ::tests::assert_each!(|phase, expected| is_blocking(&csv("tide.v1", "", &[(phase, "")])) => expected;
+        "" => true;
+        "Pending" => true;
+        "Failed" => true;
+        "Succeeded" => false;
+        "Replacing" => false;
+        "Deleting" => false;
+    );
 }
 
 #[test]
@@ -128,12 +119,8 @@ fn stall_reason_names_the_command_that_resumes_olm() {
         &[TIMEOUT], &two, failed("Failed", "InstallCheckFailed", &reinstall) => true;
         &[TIMEOUT], &[], failed("Failed", "InstallCheckFailed", &reinstall) => true;
     ] {
-        let replaced_csv = ReplacedCsv::new(csv("tide.v1", "", past), groups);
-        assert_eq!(
-            replaced_csv.stall_reason(&subscription),
-            expected,
-            "{past:?} {groups:?}"
-        );
-        assert_eq!(replaced_csv.is_first(), is_first, "{past:?} {groups:?}");
+        let csv = ReplacedCsv::new(csv("tide.v1", "", past), groups);
+        let found = (csv.stall_reason(&subscription), csv.is_first());
+        assert_eq!(found, (expected, is_first), "{past:?} {groups:?}");
     }
 }

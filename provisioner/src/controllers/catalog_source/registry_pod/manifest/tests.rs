@@ -61,10 +61,10 @@ fn pod_hash(objects: &RegistryPodObjects) -> &str {
     &objects.pod.metadata.labels.as_ref().unwrap()[POD_HASH]
 }
 
-// parity: pod-2
+// parity: pod-2, pod-4
 #[test]
-fn objects_of_the_pod_match_those_of_olm() {
-    let more = json!({"secrets": ["s", ""]});
+fn pod_and_its_objects_match_those_of_olm() {
+    let more = json!({"secrets": ["s", ""], "annotations": {"a": "b"}});
     let objects = made(&more, &Value::Null, PodServer::Entrypoint, &AROUND);
     let owner = |controls: bool| {
         json!([{
@@ -73,6 +73,8 @@ fn objects_of_the_pod_match_those_of_olm() {
         }])
     };
     let labels = json!({"olm.managed": "true", "core.rukpak.io/catalog-pod": "true"});
+    let service = serde_json::to_value(&objects.service).unwrap();
+    let hashed = service["metadata"]["labels"]["olm.service-spec-hash"].clone();
     assert_rows! {
         serde_json::to_value(&objects.account).unwrap() => json!({
             "apiVersion": "v1", "kind": "ServiceAccount", "imagePullSecrets": [{"name": "s"}],
@@ -81,10 +83,6 @@ fn objects_of_the_pod_match_those_of_olm() {
                 "ownerReferences": owner(true),
             },
         });
-    }
-    let service = serde_json::to_value(&objects.service).unwrap();
-    let hashed = service["metadata"]["labels"]["olm.service-spec-hash"].clone();
-    assert_rows! {
         service => json!({
             "apiVersion": "v1", "kind": "Service",
             "metadata": {
@@ -119,16 +117,9 @@ fn objects_of_the_pod_match_those_of_olm() {
             })),
         ]);
     }
-}
-
-// parity: pod-2, pod-4
-#[test]
-fn serving_image_gets_the_pod_of_olm() {
-    let more = json!({"secrets": ["s", ""], "annotations": {"a": "b"}});
-    let objects = made(&more, &Value::Null, PodServer::Entrypoint, &AROUND);
     let pod = serde_json::to_value(&objects.pod).unwrap();
-    assert_eq!(pod["metadata"]["generateName"], "tide-");
     assert_rows! {
+        pod["metadata"]["generateName"] => "tide-";
         pod["metadata"]["labels"] => json!({
             "olm.catalogSource": "tide", "olm.managed": "true", "core.rukpak.io/catalog-pod": "true",
             "olm.pod-spec-hash": pod_hash(&objects),
@@ -136,9 +127,7 @@ fn serving_image_gets_the_pod_of_olm() {
         pod["metadata"]["annotations"] => json!({
             "a": "b", "core.rukpak.io/catalog-annotations": "a", "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
         });
-    }
-    assert_eq!(pod["metadata"]["ownerReferences"][0]["controller"], true);
-    assert_rows! {
+        pod["metadata"]["ownerReferences"][0]["controller"] => true;
         pod["spec"] => json!({
             "serviceAccountName": "tide", "automountServiceAccountToken": false, "enableServiceLinks": false,
             "nodeSelector": {"kubernetes.io/os": "linux"}, "imagePullSecrets": [{"name": "s"}], "initContainers": [],
@@ -160,40 +149,35 @@ fn serving_image_gets_the_pod_of_olm() {
 // parity: pod-4, pod-8
 #[test]
 fn provisioner_serves_the_files_of_the_image() {
-    let with = |extract: Value| json!({"extractContent": extract});
-    for (options, content, args) in ::tests::rows![
-        json!({}), PodServer::BuiltIn("/configs") => &["serve", "/configs", "--port=50051"][..];
-        with(json!({"catalogDir": "/a"})), PodServer::Entrypoint => &["serve", "/a", "--port=50051"];
-        with(json!({"catalogDir": "/a", "cacheDir": "/tmp/c"})), PodServer::BuiltIn("/configs")
-            => &["serve", "/a", "--port=50051", "--cache-from=/tmp/c"];
+    let legacy = json!({"readOnlyRootFilesystem": true});
+    let restricted = json!({
+        "readOnlyRootFilesystem": true, "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
+    });
+    for (options, content, args, permissions) in ::tests::rows![
+        json!({"securityContextConfig": "restricted"}), PodServer::BuiltIn("/configs"),
+            &["serve", "/configs", "--port=50051"][..] => &restricted;
+        json!({"extractContent": {"catalogDir": "/a"}}), PodServer::Entrypoint, &["serve", "/a", "--port=50051"] => &legacy;
+        json!({"extractContent": {"catalogDir": "/a", "cacheDir": "/tmp/c"}}), PodServer::BuiltIn("/configs"),
+            &["serve", "/a", "--port=50051", "--cache-from=/tmp/c"] => &legacy;
     ] {
-        for security in ["legacy", "restricted"] {
-            let options = with!(options.clone() => |options| options["securityContextConfig"] = security.into());
-            let objects = made(&json!({}), &options, content, &AROUND);
-            let pod = spec(&objects);
-            let mut permissions = json!({"readOnlyRootFilesystem": true});
-            if security == "restricted" {
-                permissions["allowPrivilegeEscalation"] = false.into();
-                permissions["capabilities"] = json!({"drop": ["ALL"]});
-            }
-            let main = &pod["containers"][0];
-            assert_rows! {
-                pod["initContainers"] => json!([{
-                    "name": "extract-utilities", "image": "example.com/rukpak:v1", "imagePullPolicy": "IfNotPresent",
-                    "command": ["/provisioner", "copy", "/utilities"], "terminationMessagePolicy": "FallbackToLogsOnError",
-                    "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}}, "securityContext": permissions,
-                    "volumeMounts": [{"name": "utilities", "mountPath": "/utilities", "readOnly": false}],
-                }]);
-                main["image"] => IMAGE;
-                main["command"] => json!(["/utilities/provisioner"]);
-                main["args"] => json!(args);
-                main["securityContext"] => permissions;
-                main["volumeMounts"] => json!([
-                    {"name": "utilities", "mountPath": "/utilities", "readOnly": true},
-                    {"name": "tmpdir", "mountPath": "/tmp"},
-                ]);
-                pod["volumes"] => json!([{"name": "utilities", "emptyDir": {}}, {"name": "tmpdir", "emptyDir": {}}]);
-            }
+        let pod = spec(&made(&json!({}), &options, content, &AROUND));
+        let main = &pod["containers"][0];
+        assert_rows! {
+            pod["initContainers"] => json!([{
+                "name": "extract-utilities", "image": "example.com/rukpak:v1", "imagePullPolicy": "IfNotPresent",
+                "command": ["/provisioner", "copy", "/utilities"], "terminationMessagePolicy": "FallbackToLogsOnError",
+                "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}}, "securityContext": permissions,
+                "volumeMounts": [{"name": "utilities", "mountPath": "/utilities", "readOnly": false}],
+            }]);
+            main["image"] => IMAGE;
+            main["command"] => json!(["/utilities/provisioner"]);
+            main["args"] => json!(args);
+            &main["securityContext"] => permissions;
+            main["volumeMounts"] => json!([
+                {"name": "utilities", "mountPath": "/utilities", "readOnly": true},
+                {"name": "tmpdir", "mountPath": "/tmp"},
+            ]);
+            pod["volumes"] => json!([{"name": "utilities", "emptyDir": {}}, {"name": "tmpdir", "emptyDir": {}}]);
         }
     }
 }
@@ -201,27 +185,24 @@ fn provisioner_serves_the_files_of_the_image() {
 // parity: pod-9
 #[test]
 fn namespace_sets_the_default_security_context() {
+    let legacy = [Value::Null, json!({"readOnlyRootFilesystem": false})];
+    let hardened = json!({
+        "readOnlyRootFilesystem": false, "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
+    });
+    let any_user = json!({"seccompProfile": {"type": "RuntimeDefault"}, "runAsNonRoot": true});
+    let own_user = with!(any_user.clone() => |security| security["runAsUser"] = 1001.into());
+    let [any_user, own_user] = [any_user, own_user].map(|pod| [pod, hardened.clone()]);
     for (options, is_restricted, chooses_users, expected) in ::tests::rows![
-        json!({}), false, false => None;
-        json!({}), true, false => Some(true);
-        json!({}), true, true => Some(false);
-        json!({"securityContextConfig": "restricted"}), false, false => Some(true);
-        json!({"securityContextConfig": "legacy"}), true, false => None;
+        json!({}), false, false => &legacy;
+        json!({}), true, false => &own_user;
+        json!({}), true, true => &any_user;
+        json!({"securityContextConfig": "restricted"}), false, false => &own_user;
+        json!({"securityContextConfig": "legacy"}), true, false => &legacy;
     ] {
         let around = with!(AROUND => is_restricted: is_restricted, chooses_users: chooses_users);
-        let objects = made(&json!({}), &options, PodServer::Entrypoint, &around);
-        let pod = objects.pod.spec.as_ref().unwrap();
-        let security = pod.security_context.as_ref();
-        let container = main(&objects).security_context.as_ref().unwrap();
-        assert_eq!(security.is_some(), expected.is_some(), "{options}");
-        assert_eq!(container.capabilities.is_some(), expected.is_some());
-        let Some(names_user) = expected else { continue };
-        let security = security.unwrap();
-        let seccomp = security.seccomp_profile.as_ref().unwrap();
-        assert_eq!(seccomp.type_, "RuntimeDefault");
-        assert_eq!(security.run_as_user, names_user.then_some(1001));
-        assert_eq!(security.run_as_non_root, Some(true));
-        assert_eq!(container.allow_privilege_escalation, Some(false));
+        let pod = spec(&made(&json!({}), &options, PodServer::Entrypoint, &around));
+        let found = [&pod, &pod["containers"][0]].map(|part| part["securityContext"].clone());
+        assert_eq!(&found, expected, "{options} {is_restricted}");
     }
 }
 
@@ -256,10 +237,9 @@ fn priority_annotation_precedes_the_option() {
         (Some("b"), json!("a"), Some("b")),
         (Some("b"), json!(""), Some("b")),
     ] {
-        let more = match annotation {
-            Some(text) => json!({"annotations": {PRIORITY_CLASS: text}}),
-            None => json!({}),
-        };
+        let pair = annotation.map(|text| (PRIORITY_CLASS, text));
+        let annotations: BTreeMap<&str, &str> = pair.into_iter().collect();
+        let more = json!({"annotations": annotations});
         let options = json!({"priorityClassName": option});
         let objects = made(&more, &options, PodServer::Entrypoint, &AROUND);
         assert_rows!(objects.pod.spec.unwrap().priority_class_name.as_deref() => expected, "{annotation:?} {option}");
@@ -269,13 +249,11 @@ fn priority_annotation_precedes_the_option() {
 // parity: pod-10
 #[test]
 fn pinned_image_is_pulled_only_if_missing() {
-    for (image, policy) in [
-        ("example.com/catalog:v1", "Always"),
-        ("example.com/catalog@sha256:00", "IfNotPresent"),
-    ] {
-        let objects = of_image(image, &source("tide", &json!({}))).unwrap();
-        assert_eq!(main(&objects).image_pull_policy.as_deref(), Some(policy));
-    }
+    let source = source("tide", &json!({}));
+    assert_each!(|image, policy| main(&of_image(image, &source).unwrap()).image_pull_policy.as_deref() => Some(policy);
+        "example.com/catalog:v1" => "Always";
+        "example.com/catalog@sha256:00" => "IfNotPresent";
+    );
 }
 
 // parity: pod-3
@@ -304,23 +282,16 @@ fn pod_hash_changes_with_the_pod() {
 // parity: pod-12
 #[test]
 fn invalid_service_names_are_rejected() {
-    for (name, service) in [
-        ("tide", Some("tide")),
-        ("tide.v1.x", Some("tide-v1-x")),
-        ("4-tides", None),
-        (&"a".repeat(63), Some("a".repeat(63).as_str())),
-        (&"a".repeat(64), None),
+    for (name, service) in ::tests::rows![
+        "tide" => Ok("tide");
+        "tide.v1.x" => Ok("tide-v1-x");
+        "4-tides" => Err("*use another name*");
+        &"a".repeat(63) => Ok(&*"a".repeat(63));
+        &"a".repeat(64) => Err("*use another name*");
     ] {
-        match (of_image(IMAGE, &source(name, &json!({}))), service) {
-            (Ok(objects), Some(service)) => {
-                assert_eq!(objects.service.metadata.name.as_deref(), Some(service));
-                assert_eq!(objects.account.metadata.name.as_deref(), Some(name));
-            }
-            (Err(error), None) => {
-                let error = error.to_string();
-                assert!(error.contains("use another name"), "{error}");
-            }
-            (made, _) => panic!("{name}: {made:?}"),
-        }
+        let made = of_image(IMAGE, &source(name, &json!({})));
+        let names = made.map(|made| (made.service.metadata.name, made.account.metadata.name));
+        let expected = service.map(|service| (Some(service.to_owned()), Some(name.to_owned())));
+        ::tests::table::assert_outcome(names, expected, name);
     }
 }

@@ -168,31 +168,33 @@ fn malformed_pods_are_parsed() {
         ]}))
         .digest
     };
-    for (name, id, expected) in ::tests::rows![
+    assert_each!(|name, id, expected| image(name, id).as_deref() => expected;
         "registry-server", "quay.io/a/b@sha256:11" => Some("sha256:11");
         "registry-server", "docker-pullable://quay.io/a/b@sha256:11" => Some("sha256:11");
         "registry-server", "sha256:11" => Some("sha256:11");
         "registry-server", "" => None;
         "registry-server", "quay.io/a/b:v1" => None;
         "other", "quay.io/a/b@sha256:11" => None;
-    ] {
-        assert_eq!(image(name, id).as_deref(), expected, "{name} {id}");
-    }
+    );
     let waiting = |reason: &str| {
-        let state = json!({"waiting": {"reason": reason}});
-        let container = json!({"name": "extract-utilities", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state});
-        status(json!({"initContainerStatuses": [container]})).waits
+        status(json!({"initContainerStatuses": [{
+            "name": "extract-utilities", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"waiting": {"reason": reason}},
+        }]}))
+        .waits
     };
-    assert_rows!(waiting("CrashLoopBackOff").as_deref() => Some("CrashLoopBackOff"));
-    assert_eq!(waiting("PodInitializing"), None);
-    let conditions = status(json!({"phase": "Running", "conditions": [
+    let ready = status(json!({"phase": "Running", "conditions": [
         {"type": "Ready", "status": "True"}, {"type": "DisruptionTarget", "status": "False"},
     ]}));
-    assert!(conditions.is_ready && conditions.presence == PodPresence::Present);
     let lost = status(json!({"conditions": [{"type": "DisruptionTarget", "status": "True"}]}));
-    assert!(lost.presence == PodPresence::Lost && !lost.is_ready);
-    let labels = |labels: Value| observe(json!({"metadata": {"labels": labels}})).is_update;
-    assert!(labels(json!({CATALOG: "", UPDATE: "a"})));
-    assert!(!labels(json!({CATALOG: "a", UPDATE: "a"})));
-    assert!(!labels(json!({CATALOG: "a"})));
+    let is_update = |labels: Value| observe(json!({"metadata": {"labels": labels}})).is_update;
+    assert_rows! {
+        waiting("CrashLoopBackOff").as_deref() => Some("CrashLoopBackOff");
+        waiting("PodInitializing") => None;
+        (ready.is_ready, ready.presence) => (true, PodPresence::Present);
+        (lost.is_ready, lost.presence) => (false, PodPresence::Lost);
+        is_update(json!({CATALOG: "", UPDATE: "a"})) => true;
+        is_update(json!({CATALOG: "a", UPDATE: "a"})) => false;
+        is_update(json!({CATALOG: "a"})) => false;
+    }
 }

@@ -5,39 +5,35 @@ use super::*;
 // parity: pod-1
 #[test]
 fn source_with_pod_options_needs_a_pod() {
-    for (pod, expected) in [
-        (None, false),
-        (Some(json!(null)), false),
-        (Some(json!({})), false),
-        (Some(json!({"memoryTarget": "1Gi"})), true),
-        (Some(json!({"priorityClassName": ""})), true),
+    assert_each!(|pod, expected| [false, true].map(|all| needs_pod(pod.as_ref(), all)) => [expected, true];
+        None => false;
+        Some(json!(null)) => false;
+        Some(json!({})) => false;
+        Some(json!({"memoryTarget": "1Gi"})) => true;
+        Some(json!({"priorityClassName": ""})) => true;
         // The invalid value is reported.
-        (Some(json!("x")), true),
-    ] {
-        assert_eq!(needs_pod(pod.as_ref(), false), expected, "{pod:?}");
-        assert!(needs_pod(pod.as_ref(), true));
-    }
+        Some(json!("x")) => true;
+    );
+}
+
+fn path(path: &str) -> CatalogDir {
+    CatalogDir::Path(path.to_owned())
 }
 
 #[test]
 fn labels_name_the_catalog_and_its_namespace() {
     let [files, database] = LABELS;
     for (labels, expected) in ::tests::rows![
-        &[][..] => Ok(None);
-        &[(files, "/configs")] => Ok(Some("/configs"));
-        &[(files, "a//b/"), (database, "/d")] => Ok(Some("/a/b"));
-        &[(files, ""), (database, "/d/index.db")] => Ok(Some("/d/index.db"));
-        &[(files, "/")] => Ok(Some("/"));
-        &[(files, "../x")] => Err("the image's label operators.operatorframework.io.index.configs.v1");
+        &[][..] => Ok(CatalogDir::Unlabeled);
+        &[(files, "/configs")] => Ok(path("/configs"));
+        &[(files, "a//b/"), (database, "/d")] => Ok(path("/a/b"));
+        &[(files, ""), (database, "/d/index.db")] => Ok(path("/d/index.db"));
+        &[(files, "/")] => Ok(path("/"));
+        &[(files, "../x")] => Err("*the image's label operators.operatorframework.io.index.configs.v1*");
     ] {
-        let labels = labels.iter();
-        let labels = labels.map(|&(key, value)| (key.to_owned(), value.to_owned()));
-        match (place(&labels.collect()), expected) {
-            (Ok(CatalogDir::Path(found)), Ok(expected)) => assert_eq!(Some(&*found), expected),
-            (Ok(CatalogDir::Unlabeled), Ok(expected)) => assert_eq!(None, expected),
-            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
-            (_, expected) => panic!("not {expected:?}"),
-        }
+        let pairs = labels.iter();
+        let pairs = pairs.map(|&(key, value)| (key.to_owned(), value.to_owned()));
+        ::tests::table::assert_outcome(place(&pairs.collect()), expected, labels);
     }
 }
 
@@ -80,23 +76,15 @@ fn existing_pod_reports_its_address() {
         })
     };
     let image = "r/c:v1";
-    for (pods, expected) in ::tests::rows![
-        vec![] => "none";
-        vec![pod(image, Some("/configs"), true, false)] => "/configs";
-        vec![pod(image, None, true, false)] => "untold";
-        vec![pod("r/c:v2", Some("/configs"), true, false)] => "none";
-        vec![pod(image, Some("/configs"), true, true)] => "none";
-        vec![pod(image, Some("/new"), false, false)] => "/new";
-        vec![pod(image, Some("/new"), false, false), pod(image, Some("/configs"), true, false)] => "/configs";
-    ] {
-        let found = match place_in(&pods, image) {
-            None => "none".to_owned(),
-            Some(CatalogDir::Path(path)) => path,
-            Some(CatalogDir::Unlabeled) => "untold".to_owned(),
-            Some(CatalogDir::Unknown) => "unread".to_owned(),
-        };
-        assert_eq!(found, expected, "{pods:?}");
-    }
+    assert_each!(|pods, expected| place_in(&pods, image) => expected;
+        vec![] => None;
+        vec![pod(image, Some("/configs"), true, false)] => Some(path("/configs"));
+        vec![pod(image, None, true, false)] => Some(CatalogDir::Unlabeled);
+        vec![pod("r/c:v2", Some("/configs"), true, false)] => None;
+        vec![pod(image, Some("/configs"), true, true)] => None;
+        vec![pod(image, Some("/new"), false, false)] => Some(path("/new"));
+        vec![pod(image, Some("/new"), false, false), pod(image, Some("/configs"), true, false)] => Some(path("/configs"));
+    );
 }
 
 #[test]

@@ -12,24 +12,24 @@ fn declared() -> EndpointSpec {
 }
 
 fn service(change: impl FnOnce(&mut Value)) -> Service {
-    let mut value = declared().service();
-    change(&mut value);
-    serde_json::from_value(value).unwrap()
+    let service = with!(declared().service() => |service| change(&mut service));
+    serde_json::from_value(service).unwrap()
 }
 
 fn slice(change: impl FnOnce(&mut Value)) -> EndpointSlice {
-    let mut value = declared().slice();
-    change(&mut value);
-    serde_json::from_value(value).unwrap()
+    let slice = with!(declared().slice() => |slice| change(&mut slice));
+    serde_json::from_value(slice).unwrap()
 }
 
 // parity: serve-3
 #[test]
 fn catalog_names_become_service_names() {
-    assert_eq!(service_name("a.b-c.d"), Ok("a-b-c-d".to_owned()));
-    assert_eq!(service_name(&"a".repeat(63)), Ok("a".repeat(63)));
-    assert_eq!(service_name(&"a".repeat(64)), Err(64));
-    assert_eq!(address(&declared().key), "my-catalog.catalogs.svc:50051");
+    assert_rows! {
+        service_name("a.b-c.d") => Ok("a-b-c-d".to_owned());
+        service_name(&"a".repeat(63)) => Ok("a".repeat(63));
+        service_name(&"a".repeat(64)) => Err(64);
+        address(&declared().key) => "my-catalog.catalogs.svc:50051";
+    }
 }
 
 // parity: serve-1
@@ -57,30 +57,30 @@ fn declared_objects_use_the_port_of_the_pod() {
         });
     }
     let service = declared.service();
+    let six = with!(declared => at: "[fd00::1]:20001".parse().unwrap()).slice();
     assert_rows! {
         service["metadata"]["name"] => "my-catalog";
         service["spec"]["ports"] => json!([{"name": "grpc", "port": 50051, "targetPort": 50051, "protocol": "TCP"}]);
+        six["addressType"] => "IPv6";
+        six["endpoints"][0]["addresses"] => json!(["fd00::1"]);
     }
-    let six = with!(declared => at: "[fd00::1]:20001".parse().unwrap());
-    assert_eq!(six.slice()["addressType"], "IPv6");
-    assert_eq!(six.slice()["endpoints"][0]["addresses"], json!(["fd00::1"]));
 }
 
 // parity: serve-2
 #[test]
 fn own_services_are_repaired_and_foreign_ones_kept() {
     let declared = declared();
-    let judge = |change: fn(&mut Value)| declared.compare_service(Some(&service(change)));
+    let compare = |change: fn(&mut Value)| declared.compare_service(Some(&service(change)));
     assert_eq!(declared.compare_service(None), ObjectState::Missing);
-    assert_eq!(judge(|_| {}), ObjectState::UpToDate);
+    assert_eq!(compare(|_| {}), ObjectState::UpToDate);
     // Fields that the API server and other clients add are ignored.
-    let judged = judge(|object| {
+    let compared = compare(|object| {
         object["spec"]["clusterIP"] = "10.0.0.1".into();
         object["metadata"]["annotations"] = json!({"a": "b"});
         let more = json!({"name": "more", "port": 1, "protocol": "UDP"});
         object["spec"]["ports"].as_array_mut().unwrap().push(more);
     });
-    assert_eq!(judged, ObjectState::UpToDate);
+    assert_eq!(compared, ObjectState::UpToDate);
     for change in [
         (|object| object["spec"]["selector"] = json!({"app": "trap"})) as fn(&mut Value),
         |object| object["spec"]["type"] = "LoadBalancer".into(),
@@ -96,35 +96,30 @@ fn own_services_are_repaired_and_foreign_ones_kept() {
                 json!([{"manager": MANAGER, "operation": "Apply"}]);
         },
     ] {
-        assert_eq!(
-            judge(change),
-            ObjectState::Outdated,
-            "{:?}",
-            service(change)
-        );
+        assert_rows!(compare(change) => ObjectState::Outdated, "{:?}", service(change));
     }
-    assert_rows!(judge(|one| one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()) => ObjectState::Terminating);
     // The Service selects the catalog's own pod; during a handover both serve.
-    let of_pod = |object: &mut Value| {
+    let of_pod = service(|object| {
         object["metadata"]["labels"][CATALOG_POD] = "true".into();
         object["spec"]["selector"] = json!({"olm.catalogSource": "my.catalog"});
-    };
-    let of_pod = service(of_pod);
-    assert_eq!(declared.compare_service(Some(&of_pod)), ObjectState::Shared);
-    assert!(!is_ours(&of_pod, "my.catalog"), "and is not removed");
-    let other = with!(declared.clone() => owner: OwnerReference { uid: "u2".to_owned(), ..declared.owner.clone() });
-    let verdict = other.compare_service(Some(&of_pod));
-    assert!(matches!(verdict, ObjectState::Foreign(_)), "{verdict:?}");
-    let foreign = ::tests::rows![
+    });
+    let other = with!(declared.clone() => owner.uid: "u2".to_owned());
+    let foreign = other.compare_service(Some(&of_pod));
+    assert!(matches!(foreign, ObjectState::Foreign(_)), "{foreign:?}");
+    assert_rows! {
+        compare(|object| object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()) => ObjectState::Terminating;
+        declared.compare_service(Some(&of_pod)) => ObjectState::Shared;
+        is_ours(&of_pod, "my.catalog") => false, "and is not removed";
+    }
+    for (change, text) in ::tests::rows![
         // Objects of OLM, also of the same CatalogSource.
         ((|object| object["metadata"]["labels"] = json!({"olm.managed": "true"})) as fn(&mut Value))
             => "Service catalogs/my-catalog already exists and is not managed by the provisioner";
         |object| object["metadata"]["labels"][CATALOG] = "my-catalog".into()
             => "belongs to CatalogSource my-catalog; rename one of the two CatalogSources";
-    ];
-    for (change, text) in foreign {
-        match judge(change) {
-            ObjectState::Foreign(why) => assert!(why.contains(text), "{why}"),
+    ] {
+        match compare(change) {
+            ObjectState::Foreign(reason) => ::tests::assert_has(reason, text),
             other => panic!("{other:?}"),
         }
     }
@@ -134,9 +129,9 @@ fn own_services_are_repaired_and_foreign_ones_kept() {
 #[test]
 fn endpoint_slices_follow_the_serving_process() {
     let declared = declared();
-    let judge = |change: fn(&mut Value)| declared.compare_slice(Some(&slice(change)));
+    let compare = |change: fn(&mut Value)| declared.compare_slice(Some(&slice(change)));
     assert_eq!(declared.compare_slice(None), ObjectState::Missing);
-    assert_eq!(judge(|_| {}), ObjectState::UpToDate);
+    assert_eq!(compare(|_| {}), ObjectState::UpToDate);
     for change in [
         (|object| object["endpoints"][0]["addresses"] = json!(["10.9.9.9"])) as fn(&mut Value),
         |object| object["endpoints"][0]["conditions"]["ready"] = false.into(),
@@ -149,24 +144,26 @@ fn endpoint_slices_follow_the_serving_process() {
         |object| object["ports"] = json!([]),
         |object| object["metadata"]["labels"]["kubernetes.io/service-name"] = "other".into(),
     ] {
-        assert_eq!(judge(change), ObjectState::Outdated, "{:?}", slice(change));
+        assert_rows!(compare(change) => ObjectState::Outdated, "{:?}", slice(change));
     }
     // The address family is immutable.
     assert_rows! {
-        judge(|one| { one["addressType"] = "IPv6".into(); one["endpoints"][0]["addresses"] = json!(["fd00::1"]); })
+        compare(|one| { one["addressType"] = "IPv6".into(); one["endpoints"][0]["addresses"] = json!(["fd00::1"]); })
             => ObjectState::Recreate;
-        matches!(judge(|one| one["metadata"]["labels"] = json!({"kubernetes.io/service-name": "my-catalog"})), ObjectState::Foreign(_))
+        matches!(compare(|one| one["metadata"]["labels"] = json!({"kubernetes.io/service-name": "my-catalog"})), ObjectState::Foreign(_))
             => true;
     }
 }
 
 #[test]
 fn only_endpoints_of_a_former_process_are_stale() {
-    let (own, catalog) = (slice(|_| {}), "my.catalog");
-    assert!(has_stale_endpoints(&own, catalog, false));
-    // The catalog is offered during the query, and this process serves it.
-    assert!(!has_stale_endpoints(&own, catalog, true));
+    let own = slice(|_| {});
     let empty = slice(|object| object["endpoints"] = json!([]));
-    assert!(!has_stale_endpoints(&empty, catalog, false));
-    assert!(!has_stale_endpoints(&own, "another", false));
+    assert_rows! {
+        has_stale_endpoints(&own, "my.catalog", false) => true;
+        // The catalog is offered during the query, and this process serves it.
+        has_stale_endpoints(&own, "my.catalog", true) => false;
+        has_stale_endpoints(&empty, "my.catalog", false) => false;
+        has_stale_endpoints(&own, "another", false) => false;
+    }
 }
