@@ -100,6 +100,12 @@ pub fn build(
         status.previous_bundle_name = None;
         status.previous = None;
     }
+    let observed = Observed {
+        health: &outcome.health,
+        // While objects are applied, the status has no applied digest.
+        has_new_objects: matches!(outcome.install, RolloutState::Done(_))
+            && status.applied_digest != before.applied_digest,
+    };
     let mut conditions = Conditions {
         all: &mut status.conditions,
         generation,
@@ -112,8 +118,8 @@ pub fn build(
         status.installed_bundle_name.as_deref(),
         outcome,
     );
-    health(&mut conditions, &outcome.health, is_installed);
-    progressing(&mut conditions, outcome, &status.removing);
+    health(&mut conditions, &observed, is_installed);
+    progressing(&mut conditions, outcome, &observed, &status.removing);
     let facts = facts::collect(outcome, declaration, &status);
     ready::update(&mut status, declaration, facts, now);
     status
@@ -278,13 +284,20 @@ fn append(sentence: &str, message: &str) -> String {
     }
 }
 
-fn health(conditions: &mut Conditions<'_>, health: &HealthState, is_installed: bool) {
+/// Observed health, and the objects it is about.
+struct Observed<'a> {
+    health: &'a HealthState,
+    /// Whether this reconcile has applied other objects than those that the former conditions are about.
+    has_new_objects: bool,
+}
+
+fn health(conditions: &mut Conditions<'_>, observed: &Observed<'_>, is_installed: bool) {
     const TYPE: &str = condition::HEALTHY;
     if !is_installed {
         let message = "Installed condition is false";
         return conditions.set(TYPE, "False", reason::INSTALLATION_STATUS_FALSE, message);
     }
-    match health {
+    match observed.health {
         HealthState::Healthy => {
             conditions.set(TYPE, "True", reason::HEALTHY, "BundleInstance is healthy");
         }
@@ -296,12 +309,11 @@ fn health(conditions: &mut Conditions<'_>, health: &HealthState, is_installed: b
             let unknown = (
                 "Unknown",
                 reason::HEALTH_UNKNOWN,
-                "health has not been determined yet",
+                "the applied objects have not been observed yet",
             );
-            let was_absent =
-                |c: &Condition| c.type_ == TYPE && c.reason == reason::INSTALLATION_STATUS_FALSE;
-            if conditions.all.iter().any(was_absent) {
-                // Objects are installed now.
+            if observed.has_new_objects
+                || conditions.has_reason(TYPE, reason::INSTALLATION_STATUS_FALSE)
+            {
                 conditions.set(TYPE, unknown.0, unknown.1, unknown.2);
             } else {
                 conditions.retain(TYPE, unknown);
@@ -310,16 +322,22 @@ fn health(conditions: &mut Conditions<'_>, health: &HealthState, is_installed: b
     }
 }
 
-fn progressing(conditions: &mut Conditions<'_>, outcome: &Outcome, removing: &[String]) {
+fn progressing(
+    conditions: &mut Conditions<'_>,
+    outcome: &Outcome,
+    observed: &Observed<'_>,
+    removing: &[String],
+) {
     const TYPE: &str = condition::PROGRESSING;
     const ABOUT_OBJECTS: [&str; 3] = [
         reason::FIELD_CONFLICT,
         reason::UP_TO_DATE,
         reason::WAITING_FOR_HEALTH,
     ];
-    let (status, reason, message) = progress(outcome, removing);
-    // Until the objects are observed, the previous condition about them remains.
-    let is_kept = outcome.health == HealthState::NotObserved
+    let (status, reason, message) = progress(outcome, observed, removing);
+    // Until the same objects are observed again, the previous condition about them remains.
+    let is_kept = *observed.health == HealthState::NotObserved
+        && !observed.has_new_objects
         && matches!(reason, reason::UP_TO_DATE | reason::WAITING_FOR_HEALTH)
         && ABOUT_OBJECTS
             .iter()
@@ -332,6 +350,7 @@ fn progressing(conditions: &mut Conditions<'_>, outcome: &Outcome, removing: &[S
 
 fn progress(
     outcome: &Outcome,
+    observed: &Observed<'_>,
     removing: &[String],
 ) -> (Option<&'static str>, &'static str, String) {
     let text = str::to_owned;
@@ -409,31 +428,44 @@ fn progress(
             reason::BLOCKED,
             text("the installed Bundle was replaced by another client; see condition Installed"),
         ),
-        (RolloutState::Done(_) | RolloutState::Unchanged, _) => match &outcome.health {
-            HealthState::Progressing(_) => (
-                Some("True"),
-                reason::WAITING_FOR_HEALTH,
-                text("all objects are applied, but some are not ready; see condition Healthy"),
+        (RolloutState::Done(_) | RolloutState::Unchanged, _) => {
+            applied_progress(outcome, observed, removing)
+        }
+    }
+}
+
+/// Returns the progress of an instance whose objects are applied.
+fn applied_progress(
+    outcome: &Outcome,
+    observed: &Observed<'_>,
+    removing: &[String],
+) -> (Option<&'static str>, &'static str, String) {
+    let is_unobserved =
+        observed.has_new_objects || matches!(outcome.install, RolloutState::Unchanged);
+    match observed.health {
+        HealthState::Progressing(_) => (
+            Some("True"),
+            reason::WAITING_FOR_HEALTH,
+            "all objects are applied, but some are not ready; see condition Healthy".to_owned(),
+        ),
+        _ if !removing.is_empty() => (
+            Some("True"),
+            reason::RETRYING,
+            format!(
+                "some objects removed from the bundle are still terminating: {}",
+                removing.join("\n")
             ),
-            _ if !removing.is_empty() => (
-                Some("True"),
-                reason::RETRYING,
-                format!(
-                    "some objects removed from the bundle are still terminating: {}",
-                    removing.join("\n")
-                ),
-            ),
-            HealthState::NotObserved if matches!(outcome.install, RolloutState::Unchanged) => (
-                Some("True"),
-                reason::WAITING_FOR_HEALTH,
-                text("all objects are applied, but have not been observed yet"),
-            ),
-            _ => (
-                Some("False"),
-                reason::UP_TO_DATE,
-                text("all objects are applied"),
-            ),
-        },
+        ),
+        HealthState::NotObserved if is_unobserved => (
+            Some("True"),
+            reason::WAITING_FOR_HEALTH,
+            "all objects are applied, but have not been observed yet".to_owned(),
+        ),
+        _ => (
+            Some("False"),
+            reason::UP_TO_DATE,
+            "all objects are applied".to_owned(),
+        ),
     }
 }
 

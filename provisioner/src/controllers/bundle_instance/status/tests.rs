@@ -198,17 +198,41 @@ fn health_is_progressing_until_objects_are_observed() {
     let unobserved =
         "Progressing True WaitingForHealth all objects are applied, but have not been observed yet";
     let up_to_date = lines(&installed())[3].clone();
-    // The status before, the condition after a restart, and after an attempt.
+    // The status before, the condition after a restart, and after a rollout without new objects.
     for (before, [unchanged, applied]) in ::tests::rows![
         &waiting => [lines(&waiting)[3].as_str(); 2];
         &installed() => [up_to_date.as_str(); 2];
         &paused => [unobserved, &up_to_date];
-        &BundleInstanceStatus::default() => [unobserved, &up_to_date];
+        &BundleInstanceStatus::default() => [unobserved; 2];
     ] {
         assert_each!(|install, expected| lines(&after(before, &outcome(unpacked("old"), install, not_observed())))[3] => expected;
             RolloutState::Unchanged => unchanged;
             installs(done("old")) => applied;
         );
+    }
+}
+
+#[test]
+fn health_of_former_objects_is_not_that_of_new_ones() {
+    let upgraded = then(
+        unpacked("new"),
+        installs(done("new")),
+        HealthState::NotObserved,
+    );
+    let declared = declared(2);
+    let applying = applying(&installed(), &declared, "new", 3, Inventory::default(), NOW);
+    let resumed = outcome(
+        unpacked("old"),
+        installs(done("old")),
+        HealthState::NotObserved,
+    );
+    for status in [upgraded, after(&applying, &resumed)] {
+        assert_rows! {
+            lines(&status)[2..4] => [
+                "Healthy Unknown HealthUnknown the applied objects have not been observed yet",
+                "Progressing True WaitingForHealth all objects are applied, but have not been observed yet",
+            ];
+        }
     }
 }
 

@@ -238,7 +238,6 @@ fn health_decides_once_all_objects_are_applied() {
         row("28", installed(), at_rest(blind())) => "Unknown HealthUnknown Progressing - InProgress";
         row("28, late", installed(), at_rest(blind())).late() => "False HealthUnknown - ProgressDeadlineExceeded Failed";
         row("29", installed(), leaving()) => "True Healthy - - Current";
-        // Healthy still speaks of the generation before.
         row("28, applied", installed(), installing(not_observed())) => "Unknown HealthUnknown Progressing - InProgress";
         row("28, field", installed(), at_rest(not_observed())) => "Unknown HealthUnknown Progressing - InProgress";
         // After a restart.
