@@ -3,10 +3,8 @@
 use std::{
     convert::Infallible,
     future::Future,
-    io,
     pin::{Pin, pin},
     sync::Arc,
-    task::{Context, Poll},
     time::Duration,
 };
 
@@ -15,11 +13,12 @@ use http::Request;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite},
     net::TcpListener,
     sync::Semaphore,
-    time::{Sleep, sleep, timeout},
+    time::{sleep, timeout},
 };
+use tokio_io_timeout::TimeoutStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 use tracing::{debug, warn};
@@ -55,7 +54,7 @@ pub async fn serve(listener: TcpListener, shelf: ContentStore, stop: impl Future
             accepted = accepted => accepted,
         };
         let stream = match accepted {
-            Ok((stream, _)) => WriteTimeout::new(stream),
+            Ok((stream, _)) => limit_writes(stream),
             Err(error) => {
                 warn!(%error, "failed to accept a connection");
                 sleep(ACCEPT_RETRY_DELAY).await;
@@ -96,72 +95,17 @@ pub async fn serve(listener: TcpListener, shelf: ContentStore, stop: impl Future
     }
 }
 
-/// A stream whose writes fail after they were blocked for [`WRITE_TIMEOUT`].
-struct WriteTimeout<S> {
-    stream: S,
-    deadline: Option<Pin<Box<Sleep>>>,
-}
-
-impl<S> WriteTimeout<S> {
-    fn new(stream: S) -> Self {
-        Self {
-            stream,
-            deadline: None,
-        }
-    }
-
-    fn check_timeout<T>(
-        &mut self,
-        context: &mut Context<'_>,
-        outcome: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if outcome.is_ready() {
-            self.deadline = None;
-            return outcome;
-        }
-        let deadline = self
-            .deadline
-            .get_or_insert_with(|| Box::pin(sleep(WRITE_TIMEOUT)));
-        deadline
-            .as_mut()
-            .poll(context)
-            .map(|()| Err(io::ErrorKind::TimedOut.into()))
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.check_timeout(context, outcome)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let outcome = Pin::new(&mut self.stream).poll_flush(context);
-        self.check_timeout(context, outcome)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let outcome = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.check_timeout(context, outcome)
-    }
+/// Wraps a stream so that a write fails if it was blocked for [`WRITE_TIMEOUT`].
+fn limit_writes<S: AsyncRead + AsyncWrite>(stream: S) -> Pin<Box<TimeoutStream<S>>> {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_TIMEOUT));
+    Box::pin(stream)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use tokio::io::AsyncWriteExt as _;
 
     use super::*;
@@ -169,7 +113,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn client_that_does_not_read_times_out() {
         let (near, _far) = tokio::io::duplex(4);
-        let mut near = WriteTimeout::new(near);
+        let mut near = limit_writes(near);
         let error = near.write_all(b"more than fits").await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }

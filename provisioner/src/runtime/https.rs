@@ -1,8 +1,6 @@
 //! HTTPS services: TLS with a managed certificate, and limits for each connection.
 
-mod write_timeout;
-
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use axum::Router;
 use hyper::server::conn::http1;
@@ -11,16 +9,17 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     time,
 };
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
 use super::tls::CertificateManager;
-use write_timeout::WriteTimeout;
 
 /// Maximum number of concurrent connections. Further connections wait.
 const MAX_CONNECTIONS: usize = 256;
@@ -146,7 +145,7 @@ async fn serve(
     _slot: OwnedSemaphorePermit,
 ) {
     let _ = stream.set_nodelay(true);
-    let stream = WriteTimeout::new(stream, WRITE_TIMEOUT);
+    let stream = limit_writes(stream);
     let stream = match time::timeout(HEADER_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return debug!(%error, "TLS handshake failed"),
@@ -176,5 +175,32 @@ async fn serve(
     };
     if let Err(error) = ended {
         debug!(%error, "connection failed");
+    }
+}
+
+/// Wraps a stream so that a write fails if it was blocked for [`WRITE_TIMEOUT`]. Reads have other limits.
+fn limit_writes<S: AsyncRead + AsyncWrite>(stream: S) -> Pin<Box<TimeoutStream<S>>> {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_TIMEOUT));
+    Box::pin(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_blocked_write_times_out() {
+        let (near, mut far) = tokio::io::duplex(4);
+        let mut near = limit_writes(near);
+        for _ in 0..3 {
+            near.write_all(b"fits").await.unwrap();
+            time::sleep(WRITE_TIMEOUT * 2).await;
+            far.read_exact(&mut [0; 4]).await.unwrap();
+        }
+        let error = near.write_all(b"more than fits").await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
     }
 }
