@@ -9,7 +9,7 @@
 
 use std::fmt::Write as _;
 
-/// The problem of a duration, with Go's text.
+/// A problem with a duration, with Go's text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The text is not a duration.
@@ -71,7 +71,7 @@ pub fn nanoseconds(text: &str) -> Result<i64, Error> {
                 )));
             }
         };
-        total += i128::from(whole) * unit + part(fraction, unit);
+        total += i128::from(whole) * unit + fraction_nanos(fraction, unit);
         if total > 1 << 63 {
             return Err(too_long());
         }
@@ -81,19 +81,21 @@ pub fn nanoseconds(text: &str) -> Result<i64, Error> {
     i64::try_from(total).map_err(|_| too_long())
 }
 
+/// Splits a text after its leading digits.
 fn digits(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit());
     text.split_at(end.unwrap_or(text.len()))
 }
 
-/// Returns the nanoseconds of the fractional part of a number.
-fn part(fraction: &str, unit: i128) -> i128 {
-    let (mut part, mut unit) = (0, unit * 1_000_000);
+/// Returns the nanoseconds of the fractional digits of a number. `unit` is the length of its unit in nanoseconds.
+fn fraction_nanos(fraction: &str, unit: i128) -> i128 {
+    // Six more digits keep the truncations of single digits from adding up.
+    let (mut nanos, mut unit) = (0, unit * 1_000_000);
     for digit in fraction.bytes() {
         unit /= 10;
-        part += i128::from(digit - b'0') * unit;
+        nanos += i128::from(digit - b'0') * unit;
     }
-    part / 1_000_000
+    nanos / 1_000_000
 }
 
 /// Quotes a text like Go's `time` package.

@@ -159,7 +159,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn missing_revision_is_refused_with_a_remedy() {
+    fn missing_revision_is_rejected_with_a_remedy() {
         let revisions = [
             revision(5, "Active", "e"),
             revision(2, "Archived", "b"),

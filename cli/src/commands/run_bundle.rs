@@ -293,15 +293,13 @@ mod tests {
 
     #[test]
     fn olm_ignores_the_namespace_that_the_bundle_suggests() {
-        let suggested = SuggestedNamespaces {
-            context: "here",
-            bundle: "there",
-        };
+        let [context, bundle, requested] = ["context", "bundle", "requested"];
+        let suggested = SuggestedNamespaces { context, bundle };
         ::tests::assert_rows! {
-            target_namespace(DetectedEngine::Olm, None, suggested) => "here";
-            target_namespace(DetectedEngine::Native, None, suggested) => "there";
-            target_namespace(DetectedEngine::Olm, Some("asked"), suggested) => "asked";
-            target_namespace(DetectedEngine::Native, Some("asked"), suggested) => "asked";
+            target_namespace(DetectedEngine::Olm, None, suggested) => context;
+            target_namespace(DetectedEngine::Native, None, suggested) => bundle;
+            target_namespace(DetectedEngine::Olm, Some(requested), suggested) => requested;
+            target_namespace(DetectedEngine::Native, Some(requested), suggested) => requested;
         }
     }
 
@@ -310,20 +308,14 @@ mod tests {
     fn opm_image_is_an_empty_index() {
         let digest = "0".repeat(64);
         let pinned = format!("quay.io/operator-framework/opm@sha256:{digest}");
-        for (name, expected) in [
-            ("quay.io/operator-framework/opm:latest", IndexKind::Default),
-            (
-                "docker://quay.io/operator-framework/opm",
-                IndexKind::Default,
-            ),
-            ("quay.io/operator-framework/opm:v1.30.0", IndexKind::Empty),
-            (&pinned, IndexKind::Empty),
-            ("quay.io/operator-framework/opm/index:v1", IndexKind::Index),
-            ("quay.io/operatorhubio/catalog:latest", IndexKind::Index),
-            (
-                "example.com/operator-framework/opm:v1.30.0",
-                IndexKind::Index,
-            ),
+        for (name, expected) in ::tests::rows![
+            "quay.io/operator-framework/opm:latest" => IndexKind::Default;
+            "docker://quay.io/operator-framework/opm" => IndexKind::Default;
+            "quay.io/operator-framework/opm:v1.30.0" => IndexKind::Empty;
+            &pinned => IndexKind::Empty;
+            "quay.io/operator-framework/opm/index:v1" => IndexKind::Index;
+            "quay.io/operatorhubio/catalog:latest" => IndexKind::Index;
+            "example.com/operator-framework/opm:v1.30.0" => IndexKind::Index;
         ] {
             let image = Image::parse(name).unwrap();
             let name = image.reference.to_string();

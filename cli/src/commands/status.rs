@@ -174,7 +174,7 @@ mod tests {
         let created = |uid: &str| json!([{"name": "a-1", "uid": uid, "templateHash": "0"}]);
         let installed = json!({"name": "a-1", "uid": "1", "contentDigest": "0"});
         let copy = || bundle("core.rukpak.io/v1alpha1", "BundleInstance", "a");
-        for (status, bundle, expected) in ::tests::rows![
+        ::tests::assert_each!(|status, bundle, expected| is_created_for(&bundle, &instance(&status)) => expected;
             json!({"bundles": created("1")}), copy() => true;
             json!({"bundles": created("2")}), copy() => false;
             json!({}), copy() => false;
@@ -185,9 +185,6 @@ mod tests {
             json!({"bundles": created("1")}), bundle("core.rukpak.io/v1alpha1", "BundleInstance", "b") => false;
             json!({"bundles": created("1")}), bundle("core.rukpak.io/v1alpha1", "Bundle", "a") => false;
             json!({"bundles": created("1")}), bundle("example.com/v1", "BundleInstance", "a") => false;
-        ] {
-            let found = is_created_for(&bundle, &instance(&status));
-            assert_eq!(found, expected, "{status} {bundle:?}");
-        }
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! Objects of OLM v0 (`operators.coreos.com`), reduced to the fields that are read here, and detection of OLM.
+//! Objects of OLM v0 (`operators.coreos.com`), reduced to the fields that rukpak-rs reads, and detection of OLM.
 //!
-//! The CRDs are OLM's. A missing field has its default value: an empty text is a text that OLM has not set. States and
-//! reasons are texts, because the releases of OLM differ in them. The types are not serialized, because an object that is
-//! written back would lose its other fields.
+//! OLM installs the CRDs. A missing field has its default value: an empty string means that OLM has not set the field.
+//! States and reasons are strings, because their values differ between releases of OLM. The types are not serialized,
+//! because an object that is written back would lose its other fields.
 
 mod catalog_operator;
 
@@ -38,7 +38,7 @@ macro_rules! olm_object {
         }
 
         impl $kind {
-            /// Returns the name of the object, or an empty text if the name is missing.
+            /// Returns the name of the object, or an empty string if the name is missing.
             pub fn name(&self) -> &str {
                 self.metadata.name.as_deref().unwrap_or_default()
             }
@@ -86,7 +86,7 @@ pub struct OlmCondition {
     pub status: String,
     /// Phase of a ClusterServiceVersion; empty in other kinds.
     pub phase: String,
-    /// Reason as a word.
+    /// Reason in CamelCase.
     pub reason: String,
     /// Description for people.
     pub message: String,
@@ -156,7 +156,7 @@ pub struct SubscriptionStatus {
     pub current_csv: String,
     /// Current InstallPlan.
     pub install_plan_ref: Option<ObjectReference>,
-    /// Conditions. OLM changes them in place, so that their order has no meaning.
+    /// Conditions. OLM changes them in place, so their order has no meaning.
     pub conditions: Vec<OlmCondition>,
 }
 
@@ -318,7 +318,7 @@ pub struct ClusterServiceVersionStatus {
     /// Current phase, with its reason and message.
     #[serde(flatten)]
     pub latest: OlmCondition,
-    /// The last twenty phases, oldest first.
+    /// The last twenty phases with their reasons, oldest first.
     pub conditions: Vec<OlmCondition>,
 }
 

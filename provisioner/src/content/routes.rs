@@ -187,8 +187,8 @@ mod tests {
 
     #[test]
     fn only_valid_bundle_names_are_looked_up() {
-        for good in ["a", "a-b", "a.b", "0", "my-instance-4h2k9x"] {
-            assert_eq!(name(&format!("{good}.tgz")), Some(good));
+        for valid in ["a", "a-b", "a.b", "0", "my-instance-4h2k9x"] {
+            assert_eq!(name(&format!("{valid}.tgz")), Some(valid));
         }
         let long = "a".repeat(254);
         for bad in [

@@ -85,23 +85,20 @@ mod tests {
 
     #[test]
     fn delays_double_up_to_five_minutes() {
-        for (failures, is_terminal, seconds) in [
-            (0, false, 1),
-            (1, false, 1),
-            (2, false, 2),
-            (5, false, 16),
-            (9, false, 256),
-            (10, false, 300),
-            (u32::MAX, false, 300),
-            (1, true, 15),
-            (3, true, 60),
-            (6, true, 300),
-        ] {
-            let expected = Duration::from_secs(seconds);
-            assert_eq!(delay(failures, is_terminal, 0.5), expected);
-            assert_eq!(delay(failures, is_terminal, 0.0), expected.mul_f64(0.75));
-            assert_eq!(delay(failures, is_terminal, 1.0), expected.mul_f64(1.25));
-        }
+        let around = |seconds| [0.75, 1.0, 1.25].map(|by| Duration::from_secs(seconds).mul_f64(by));
+        assert_each!(|failures, is_terminal, seconds|
+            [0.0, 0.5, 1.0].map(|jitter| delay(failures, is_terminal, jitter)) => around(seconds);
+            0, false => 1;
+            1, false => 1;
+            2, false => 2;
+            5, false => 16;
+            9, false => 256;
+            10, false => 300;
+            u32::MAX, false => 300;
+            1, true => 15;
+            3, true => 60;
+            6, true => 300;
+        );
     }
 
     #[test]

@@ -6,11 +6,11 @@
 //!   that the admin sets)                                                                            OpenShift versions
 //! ```
 //!
-//! If OLM serves a catalog, its registry server is queried. Otherwise the catalog's image is pulled with the secrets of the
-//! CatalogSource, and read. Loaded content remains available while its catalog is unavailable. A registry server does not
-//! report changes. When the catalog changes, however, OLM starts another server, and the connection to the old one breaks.
-//! The worker of the catalog ([`worker`]) waits for that. The controller ([`controller`]) reconciles the objects that serve a
-//! catalog, and its status ([`reconcile`]).
+//! If OLM or another server serves a catalog, that server is queried. Otherwise the catalog is read from its ConfigMap,
+//! or from its image, which is pulled with the secrets of the CatalogSource. Loaded content remains available while its
+//! catalog is unavailable. A registry server does not report changes. When the catalog changes, however, OLM starts
+//! another server, and the connection to the old one breaks. The worker of the catalog ([`worker`]) waits for that. The
+//! controller ([`controller`]) reconciles the objects that serve a catalog, and its status ([`reconcile`]).
 //!
 //! An image may be a template, whose values come from the cluster (`cluster_facts`). Where OLM does not run, rukpak owns the
 //! status of a CatalogSource ([`status`], written by [`status_writer`]). Where OLM runs, rukpak owns only the

@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn only_own_crds_that_use_the_webhook_are_changed() {
         let own_labels = json!({"app.kubernetes.io/part-of": "rukpak"});
-        let asks = |bundle: Value| {
+        let webhook = |bundle: Value| {
             json!({"strategy": "Webhook", "webhook": {
                 "conversionReviewVersions": ["v1"],
                 "clientConfig": {"service": {"name": super::super::NAME, "namespace": "rukpak-system"}, "caBundle": bundle},
@@ -164,9 +164,9 @@ mod tests {
         let action = |labels: &Value, conversion: &Value| {
             decide(&crd(labels, conversion), "rukpak-system", "abc")
         };
-        assert_rows!(action(&own_labels, &asks(same.clone())) => CrdAction::None);
+        assert_rows!(action(&own_labels, &webhook(same.clone())) => CrdAction::None);
         for before in [other, Value::Null] {
-            let CrdAction::Patch(patch) = action(&own_labels, &asks(before)) else {
+            let CrdAction::Patch(patch) = action(&own_labels, &webhook(before)) else {
                 panic!("not patched");
             };
             assert_eq!(patch["metadata"]["resourceVersion"], "7");
@@ -174,8 +174,8 @@ mod tests {
             assert_eq!(*config, json!({"caBundle": "YWJj"}));
         }
         for (labels, conversion, why) in ::tests::rows![
-            json!({}), asks(same.clone()) => "not managed by rukpak";
-            json!({"app.kubernetes.io/part-of": "olm"}), asks(same) => "not managed by rukpak";
+            json!({}), webhook(same.clone()) => "not managed by rukpak";
+            json!({"app.kubernetes.io/part-of": "olm"}), webhook(same) => "not managed by rukpak";
             own_labels.clone(),
               json!({"strategy": "Webhook", "webhook": {
                   "conversionReviewVersions": ["v1"],

@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(desired: &str, objects: &Value) -> Value {
+    fn respond(desired: &str, objects: &Value) -> Value {
         let review = json!({
             "apiVersion": API_VERSION, "kind": KIND,
             "request": {"uid": "u-1", "desiredAPIVersion": desired, "objects": objects},
@@ -132,12 +132,12 @@ mod tests {
             source("v1alpha1", "three", &old)
         ]);
         for (version, spec) in [("v1", &new), ("v1alpha1", &old)] {
-            let response = asked(&format!("{GROUP}/{version}"), &sent);
+            let response = respond(&format!("{GROUP}/{version}"), &sent);
             assert_eq!(response["result"], json!({"status": "Success"}));
             let expected = ["one", "two", "three"].map(|name| source(version, name, spec));
             assert_eq!(response["convertedObjects"], json!(expected));
         }
-        assert_rows!(asked(&format!("{GROUP}/v1"), &json!([]))["convertedObjects"] => json!([]));
+        assert_rows!(respond(&format!("{GROUP}/v1"), &json!([]))["convertedObjects"] => json!([]));
     }
 
     /// A CRD that preserves unknown fields may have admitted such an object, and without conversion no list would
@@ -175,7 +175,7 @@ mod tests {
             "operators.coreos.com/v1", json!([one, pod]) => "but got Pod of v1";
             "operators.coreos.com/v1", json!([7]) => "but got an object without a kind of an unknown version";
         ] {
-            let response = asked(desired, &objects);
+            let response = respond(desired, &objects);
             assert_eq!(response["result"]["status"], "Failure");
             assert_has(response["result"]["message"].as_str().unwrap(), message);
             assert_eq!(response.get("convertedObjects"), None);

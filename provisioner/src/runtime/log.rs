@@ -133,8 +133,8 @@ mod tests {
 
     #[test]
     fn levels_are_words_or_directives() {
-        for good in "error warn info debug trace info,kube=debug a=off".split(' ') {
-            assert!(filter(good).is_ok(), "{good}");
+        for valid in "error warn info debug trace info,kube=debug a=off".split(' ') {
+            assert!(filter(valid).is_ok(), "{valid}");
         }
         for bad in "|loud|info kube|kube=loud|info,kube=debug=x".split('|') {
             assert!(filter(bad).is_err(), "{bad}");

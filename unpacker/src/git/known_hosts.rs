@@ -16,8 +16,9 @@ pub(super) struct KnownHosts {
     name: String,
     /// Keys of the host at this port.
     keys: Vec<Entry>,
-    /// Keys of the host without a port. As in OpenSSH, they are used only if the host has no keys at this port. They
-    /// can only confirm a key: a server on another port may be a different one.
+    /// Keys of the host without a port. As in OpenSSH, they are used only if the host has no valid keys at this port.
+    /// They can confirm or revoke a key. A different key is not a changed key, because a server on another port may be
+    /// a different one.
     host_only: Vec<Entry>,
 }
 
@@ -25,9 +26,9 @@ pub(super) struct KnownHosts {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum KeyCheck {
     KnownKey,
-    /// The host has no known keys.
+    /// The host has no valid known keys at this port.
     Unknown,
-    /// The host has other known keys.
+    /// The host has other valid known keys at this port.
     Changed,
     Revoked,
 }
@@ -39,18 +40,18 @@ impl KnownHosts {
             22 => host.to_owned(),
             port => format!("[{host}]:{port}"),
         };
-        let lines_of = |name: &str| {
+        let entries_of = |name: &str| {
             let entries = lines.lines().filter_map(parse_line);
             entries
                 .filter(|entry| matches(entry.host_patterns(), name))
                 .collect()
         };
         Self {
-            keys: lines_of(&name),
+            keys: entries_of(&name),
             host_only: if name == host {
                 Vec::new()
             } else {
-                lines_of(host)
+                entries_of(host)
             },
             name,
         }
@@ -70,6 +71,7 @@ impl KnownHosts {
         })
     }
 
+    /// Looks up the key of the host.
     pub(super) fn check(&self, key: &PublicKey) -> KeyCheck {
         match check_key(&self.keys, key) {
             KeyCheck::Unknown => match check_key(&self.host_only, key) {
@@ -89,10 +91,10 @@ impl KnownHosts {
 
 /// Looks up a key in one list of keys.
 fn check_key(keys: &[Entry], key: &PublicKey) -> KeyCheck {
-    let same = |entry: &&Entry| entry.public_key().key_data() == key.key_data();
-    let mut same = keys.iter().filter(same).peekable();
-    if same.peek().is_some() {
-        return if same.any(is_revoked) {
+    let is_same = |entry: &&Entry| entry.public_key().key_data() == key.key_data();
+    let mut matching = keys.iter().filter(is_same).peekable();
+    if matching.peek().is_some() {
+        return if matching.any(is_revoked) {
             KeyCheck::Revoked
         } else {
             KeyCheck::KnownKey

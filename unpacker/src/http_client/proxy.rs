@@ -45,8 +45,8 @@ enum Hosts {
 }
 
 impl Proxies {
-    /// Reads `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` from the environment, in upper or lower case. A
-    /// variable without an HTTP proxy fails the requests that would use it.
+    /// Reads `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` from the environment, in upper or lower case. If a
+    /// variable does not contain an HTTP proxy, the requests that would use that proxy fail.
     pub fn from_environment() -> Self {
         Self::new(|name| std::env::var(name).ok())
     }
@@ -210,10 +210,20 @@ mod tests {
         })
     }
 
-    fn chosen(variables: &[(&str, &str)], url: &str) -> Option<String> {
-        let proxies = proxies(variables);
-        let proxy = proxies.for_url(&url.parse().unwrap()).unwrap();
-        proxy.map(|proxy| proxy.host_str().unwrap().to_owned())
+    /// Returns the host of the proxy for a URL.
+    fn chosen(proxies: &Proxies, url: &str) -> Result<Option<String>> {
+        let proxy = proxies.for_url(&url.parse().unwrap())?;
+        Ok(proxy.map(|proxy| proxy.host_str().unwrap().to_owned()))
+    }
+
+    fn assert_direct(proxies: &Proxies, direct: &str, through: &str) {
+        let is_direct = |host: &str| {
+            let host = chosen(proxies, &format!("http://{host}/"));
+            host.unwrap().is_none()
+        };
+        let is_expected =
+            direct.split_whitespace().all(is_direct) && !through.split_whitespace().any(is_direct);
+        assert!(is_expected, "{direct:?} {through:?} {proxies:?}");
     }
 
     #[test]
@@ -229,7 +239,8 @@ mod tests {
             &[("ALL_PROXY", "socks5://s"), ("HTTP_PROXY", "a"), ("HTTPS_PROXY", "b")] => (Some("a"), Some("b"));
         ] {
             for (url, host) in [("http://h/x", http), ("https://h/x", https)] {
-                assert_eq!(chosen(variables, url).as_deref(), host, "{variables:?}");
+                let found = chosen(&proxies(variables), url).unwrap();
+                assert_eq!(found.as_deref(), host, "{variables:?}");
             }
         }
     }
@@ -259,9 +270,7 @@ mod tests {
             "[fd00::1]:80", "[fd00::1]" => "";
         ] {
             let variables = [("HTTP_PROXY", "http://proxy:3128"), ("NO_PROXY", no_proxy)];
-            let is_direct = |host: &str| chosen(&variables, &format!("http://{host}/")).is_none();
-            assert!(direct.split_whitespace().all(is_direct), "{no_proxy:?}");
-            assert!(!through.split_whitespace().any(is_direct), "{no_proxy:?}");
+            assert_direct(&proxies(&variables), direct, through);
         }
     }
 
@@ -278,25 +287,12 @@ mod tests {
             "fd02::/112", "[fd02::1]" => "";
         ] {
             let proxies = Proxies::of_cluster("http://proxy:3128", "", no_proxy);
-            let of = |host: &str| {
-                proxies
-                    .for_url(&format!("http://{host}/").parse().unwrap())
-                    .unwrap()
-            };
-            let is_direct = |host: &str| of(host).is_none();
-            assert!(direct.split_whitespace().all(is_direct), "{no_proxy:?}");
-            assert!(!through.split_whitespace().any(is_direct), "{no_proxy:?}");
+            assert_direct(&proxies, direct, through);
         }
         let proxies = Proxies::of_cluster("", "socks5://name:word@h", "");
         assert!(proxies.names_any() && !Proxies::of_cluster("", " ", "x").names_any());
-        assert!(
-            proxies
-                .for_url(&"http://h/".parse().unwrap())
-                .unwrap()
-                .is_none()
-        );
-        let error = proxies.for_url(&"https://h/".parse().unwrap()).unwrap_err();
-        let text = error.to_string();
+        assert!(matches!(chosen(&proxies, "http://h/"), Ok(None)));
+        let text = chosen(&proxies, "https://h/").unwrap_err().to_string();
         ::tests::assert_has(&text, "httpsProxy");
         assert!(!text.contains("word"), "{text}");
     }
@@ -314,15 +310,11 @@ mod tests {
             let proxies = proxies(&[(variable, value), ("NO_PROXY", "direct,10.0.0.0/8")]);
             assert!(!format!("{proxies:?}").contains("word"));
             for url in ["http://direct/", "https://10.0.0.1/", "https://localhost/"] {
-                let url = url.parse().unwrap();
-                assert!(
-                    matches!(proxies.for_url(&url), Ok(None)),
-                    "{variable} {url}"
-                );
+                let is_direct = matches!(chosen(&proxies, url), Ok(None));
+                assert!(is_direct, "{variable} {url}");
             }
             for (url, fails) in ["http://h/", "https://h/"].into_iter().zip(fails) {
-                let url = url.parse().unwrap();
-                let outcome = proxies.for_url(&url);
+                let outcome = chosen(&proxies, url);
                 assert_eq!(outcome.is_err(), fails, "{variable} {url}");
                 let Err(error) = outcome else { continue };
                 let text = error.to_string();

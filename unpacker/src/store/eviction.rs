@@ -31,17 +31,17 @@ impl Drop for EvictionCandidate {
 }
 
 impl Disk {
-    /// Evicts content of at least `size` bytes, or all content that is not held, regardless of the budget. Returns
-    /// the number of evicted contents.
+    /// Evicts content of at least `size` bytes, or all content that no process has locked, regardless of the budget.
+    /// Returns the number of evicted contents.
     pub(super) fn evict_for(&self, size: u64) -> Result<usize> {
         let mut usage = self.state.lock()?;
         let (victims, _) = self.victims(size, 0)?;
         self.evict(&mut usage, &victims)
     }
 
-    /// Selects content that no process has locked, least recently used first, until `enough` bytes are reached. Adds
-    /// more content within the `spare` bytes. Also returns the total size. The selected content is not locked,
-    /// because the number of open files is limited; the eviction checks each lock again.
+    /// Selects content that no process has locked, least recently used first, until `enough` bytes are reached. Then
+    /// selects more content that fits into `spare` more bytes. Also returns the total size. The selected content is not
+    /// locked, because the number of open files is limited; the eviction checks each lock again.
     pub(super) fn victims(&self, enough: u64, spare: u64) -> Result<(Vec<Digest>, u64)> {
         let (mut victims, mut sum) = (Vec::new(), 0);
         if enough == 0 {

@@ -26,8 +26,8 @@ impl<K, V> Default for SingleFlight<K, V> {
 }
 
 impl<K: Eq + Hash, V: Clone + Send + Sync + 'static> SingleFlight<K, V> {
-    /// Waits for the running execution with this key, or starts `work`. `on_join` is called before waiting for another
-    /// caller's execution.
+    /// Waits for the running execution with this key, or starts `work`. Calls `on_join` before it waits for the
+    /// execution of another caller.
     ///
     /// # Panics
     /// Panics if the execution panics.

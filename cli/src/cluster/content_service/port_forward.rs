@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_leader_is_labelled() {
+    fn leader_is_the_ready_pod_with_the_label() {
         let labeled_pod = |name, ready, value: &str| {
             let mut pod = pod(name, ready);
             pod.labels_mut().insert(LEADER.to_owned(), value.to_owned());

@@ -267,7 +267,7 @@ mod tests {
             name: name.to_owned(),
         };
         let map = identity("ConfigMap", "a");
-        for (holder, is_gone, expected) in ::tests::rows![
+        for (holder, is_deleted, expected) in ::tests::rows![
             ObjectOwner::ThisInstance, false => Some(false);
             ObjectOwner::Released, false => Some(false);
             ObjectOwner::None, false => Some(true);
@@ -278,7 +278,7 @@ mod tests {
             ObjectOwner::Provisioner, false => None;
             ObjectOwner::FormerInstance, false => None;
         ] {
-            let found = match claim(&map, &holder, is_gone) {
+            let found = match claim(&map, &holder, is_deleted) {
                 Adoptability::None => Some(false),
                 Adoptability::Adoptable => Some(true),
                 Adoptability::Rejected(_) => None,

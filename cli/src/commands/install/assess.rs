@@ -172,8 +172,8 @@ mod tests {
             vec![INSTALLED, CURRENT, unknown], 2 => wait("waiting for health checks");
             vec![rolled_back, CURRENT, HEALTHY], 2 => failed("back");
         ] {
-            let verdict = evaluate(&instance(&conditions), Some(generation));
-            assert_eq!(verdict, expected, "{conditions:?}");
+            let state = evaluate(&instance(&conditions), Some(generation));
+            assert_eq!(state, expected, "{conditions:?}");
         }
     }
 
@@ -182,7 +182,7 @@ mod tests {
         let valid = |reason, message| ("HasValidBundle", "False", reason, message);
         let progressing = |status, reason, message| ("Progressing", status, reason, message);
         let unhealthy = "(apps/v1, Kind=Deployment)(a/b): 0 of 1";
-        for (conditions, expected) in ::tests::rows![
+        ::tests::assert_each!(|conditions, expected| evaluate(&instance(&conditions), Some(2)) => expected;
             vec![valid("UnpackFailed", "no such image"), progressing("False", "UnpackFailed", "see HasValidBundle")]
                 => failed("no such image");
             vec![("Installed", "False", "InstallFailed", "the object exists"), progressing("False", "Blocked", "it will not work")]
@@ -196,9 +196,6 @@ mod tests {
             vec![progressing("True", "WaitingForHealth", "not observed yet"), ("Healthy", "Unknown", "HealthUnknown", "")]
                 => wait("not observed yet");
             vec![progressing("True", "Retrying", "again")] => wait("again");
-        ] {
-            let verdict = evaluate(&instance(&conditions), Some(2));
-            assert_eq!(verdict, expected, "{conditions:?}");
-        }
+        );
     }
 }

@@ -15,10 +15,10 @@ pub(super) struct Deadline {
 impl Deadline {
     /// Returns the deadline that is `timeout` from now. Zero means no deadline.
     pub(super) fn after(timeout: Duration) -> Self {
-        let is_some = !timeout.is_zero();
+        let is_limited = !timeout.is_zero();
         Self {
             timeout,
-            end: is_some.then(|| Instant::now() + timeout),
+            end: is_limited.then(|| Instant::now() + timeout),
         }
     }
 
@@ -66,7 +66,8 @@ impl Deadline {
         self.within(work).await.ok_or_else(timed_out)?
     }
 
-    /// Awaits `work`, which reads objects of the cluster; returns an error that says so if the deadline passes first.
+    /// Awaits `work`, which reads objects of the cluster; returns an error that names this step if the deadline passes
+    /// first.
     pub(super) async fn read_cluster<T>(
         self,
         work: impl Future<Output = anyhow::Result<T>>,

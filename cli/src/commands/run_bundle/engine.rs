@@ -221,7 +221,7 @@ mod tests {
             has_instance,
         };
         let (auto, native, olm) = (Engine::Auto, Engine::Native, Engine::Olm);
-        ::tests::assert_each!(|asked, detected, expected| choose(asked, detected) => expected;
+        ::tests::assert_each!(|requested, detected, expected| choose(requested, detected) => expected;
             auto, detected(false, false, false, false, false) => Err(NoEngine::Neither);
             auto, detected(false, false, true, false, false) => Ok(DetectedEngine::Native);
             auto, detected(true, true, false, false, false) => Ok(DetectedEngine::Olm);

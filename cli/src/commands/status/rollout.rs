@@ -209,6 +209,7 @@ mod tests {
     #[test]
     fn rollout_reports_awaited_object_and_deadline() {
         const APPLIED: &str = "2026-01-01T00:00:01Z";
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let none = json!({});
         let unlimited = json!({"progressDeadlineSeconds": 0});
         for ((instance, second), expected) in ::tests::rows![
@@ -227,7 +228,6 @@ mod tests {
             ];
             (instance(("UnpackSuccessful", "UpToDate"), Some(APPLIED), &none), 600) => vec![];
         ] {
-            let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
             let now = start + std::time::Duration::from_secs(second);
             let lines = |rollout: Rollout| {
                 let (title, deadline) = (rollout.title(), rollout.deadline());
@@ -237,17 +237,13 @@ mod tests {
             let found: Vec<String> = found.into_iter().flatten().flatten().collect();
             assert_eq!(found, expected, "{:?}", instance.status);
         }
-    }
-
-    #[test]
-    fn counted_objects_complete_the_progress() {
-        let instance = instance(("UnpackSuccessful", "Applying"), Some(""), &json!({}));
-        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let instance = instance(("UnpackSuccessful", "Applying"), Some(""), &none);
         let mut rollout = Rollout::new(&instance, start).unwrap();
+        let (applied, objects, next) = (1, 2, Some("ConfigMap a/b".to_owned()));
         rollout.add(Count {
-            applied: 1,
-            objects: 2,
-            next: Some("ConfigMap a/b".to_owned()),
+            applied,
+            objects,
+            next,
         });
         let title = "rollout of revision 2: 1 of 2 objects applied";
         assert_eq!(rollout.title(), title);

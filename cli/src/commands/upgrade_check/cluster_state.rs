@@ -284,7 +284,7 @@ fn of_instance(
             .or_else(|| of_catalog.cloned()),
         overridden: overridden.map(|entry| entry.reason),
         refusal: condition.and_then(olm::refusal),
-        said: context.provisioner_concern(&format!("{namespace}/{name}")),
+        reported: context.provisioner_concern(&format!("{namespace}/{name}")),
         package,
         bundle,
         version: facts.version,

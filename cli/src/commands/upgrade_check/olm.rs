@@ -129,7 +129,7 @@ fn operator(
         version: Some(csv.spec.version.clone()).filter(|version| !version.is_empty()),
         maximum: olm::max_openshift(annotation),
         refusal: condition.and_then(refusal),
-        said: context.provisioner_concern(&format!("{namespace}/{name}")),
+        reported: context.provisioner_concern(&format!("{namespace}/{name}")),
         removals: search.finish(),
         calls: context
             .calls

@@ -1,4 +1,4 @@
-//! Detection of OLM v0 by its Deployment. Its CRDs prove nothing, because they remain after OLM is removed.
+//! Detection of OLM v0 by its Deployment. The CRDs of OLM prove nothing, because they remain after OLM is removed.
 
 use k8s_openapi::api::apps::v1::Deployment;
 
@@ -12,7 +12,7 @@ pub const NAMESPACES: [&str; 3] = [
     "operator-lifecycle-manager",
 ];
 
-/// State of OLM's catalog-operator, the best last.
+/// State of OLM's catalog-operator. The order is from the worst to the best state, for several Deployments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CatalogOperatorState {
     /// The Deployment does not exist, or is scaled to zero.

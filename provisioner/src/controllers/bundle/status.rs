@@ -210,7 +210,6 @@ pub(super) fn is_written(bundle: &Bundle, status: &BundleStatus) -> bool {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     fn bundle(class: &str) -> Bundle {

@@ -9,7 +9,7 @@
 //! watches end first, so that no object is repaired.
 //!
 //! `kube::runtime::finalizer` is not used: an uninstall takes several reconciles, which succeed while objects terminate, but
-//! it removes the finalizer after the first success, without a test of the uid.
+//! that function removes the finalizer after the first success, and does not compare the uid.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,5 +1,5 @@
-//! Facts about the cluster that affect all catalogs: whether OLM runs, and the values of image templates. They are watched,
-//! except for the version of the API server, which is polled.
+//! Facts about the cluster that affect all catalogs: whether OLM runs, and the values of image templates. All facts are
+//! watched, except the version of the API server, which is polled.
 
 mod olm;
 
@@ -45,8 +45,8 @@ pub(super) struct ClusterFacts {
     /// Architectures of the nodes. A template has no value for the architecture if they differ.
     pub(super) architectures: BTreeSet<String>,
     /// Facts that a template needs and that are watched only on demand.
-    pub(super) wanted: BTreeSet<FactSource>,
-    /// Facts that have not been requested yet.
+    pub(super) required: BTreeSet<FactSource>,
+    /// Required facts that are not known yet: their source has neither reported a value nor failed.
     pub(super) pending: BTreeSet<FactSource>,
 }
 
@@ -66,19 +66,19 @@ pub(super) enum FactSource {
 }
 
 /// Runs all watches forever.
-pub(super) async fn watch_all(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
+pub(super) async fn watch_all(ctx: &Context, sender: &watch::Sender<ClusterFacts>) {
     tokio::join!(
-        olm::watch_server(ctx, around),
-        olm::watch_version(ctx, around),
-        kubernetes(ctx, around),
-        openshift(ctx, around),
-        nodes(ctx, around),
+        olm::watch_server(ctx, sender),
+        olm::watch_version(ctx, sender),
+        kubernetes(ctx, sender),
+        openshift(ctx, sender),
+        nodes(ctx, sender),
     );
 }
 
 /// Starts the watches that only some templates need, when the first such template appears.
 pub(super) fn require<'a>(
-    around: &watch::Sender<ClusterFacts>,
+    sender: &watch::Sender<ClusterFacts>,
     templates: impl IntoIterator<Item = &'a str>,
 ) {
     let variables = templates.into_iter().flat_map(image_template::variables);
@@ -90,39 +90,39 @@ pub(super) fn require<'a>(
         })
         .copied()
         .collect();
-    if required.is_subset(&around.borrow().wanted) {
+    if required.is_subset(&sender.borrow().required) {
         return;
     }
-    around.send_modify(|around| {
-        let new = required.difference(&around.wanted);
-        // A template is resolved again only after the next change, which may never come. Marking the facts as pending
-        // delays its resolution until they are known.
-        around.pending.extend(new.copied());
-        around.wanted.extend(required.iter().copied());
+    sender.send_modify(|facts| {
+        let new = required.difference(&facts.required);
+        // A template is resolved again only after the next change, which may never come. A pending fact delays the
+        // resolution until the fact is known.
+        facts.pending.extend(new.copied());
+        facts.required.extend(required.iter().copied());
     });
 }
 
 fn change(
-    around: &watch::Sender<ClusterFacts>,
-    part: FactSource,
+    sender: &watch::Sender<ClusterFacts>,
+    source: FactSource,
     change: impl FnOnce(&mut ClusterFacts),
 ) {
-    around.send_if_modified(|around| {
-        let before = around.clone();
-        change(around);
-        around.values.olm = around.olm_version();
-        around.pending.remove(&part);
-        *around != before
+    sender.send_if_modified(|facts| {
+        let before = facts.clone();
+        change(facts);
+        facts.values.olm = facts.olm_version();
+        facts.pending.remove(&source);
+        *facts != before
     });
 }
 
-async fn kubernetes(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
+async fn kubernetes(ctx: &Context, sender: &watch::Sender<ClusterFacts>) {
     let (mut changes, mut release) = (ctx.versions.changes(), VersionTracker::default());
     loop {
         changes.mark_unchanged();
         let delay = match ctx.versions.kubernetes_release().await {
             Ok(reported) => {
-                let openshift = around.borrow().values.openshift.clone();
+                let openshift = sender.borrow().values.openshift.clone();
                 let version = release.observe(reported.clone(), openshift.as_ref(), Instant::now());
                 if *version != reported {
                     info!(
@@ -132,15 +132,15 @@ async fn kubernetes(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
                     );
                 }
                 let version = version.clone();
-                change(around, FactSource::Kubernetes, |around| {
-                    around.values.kube = Some(version);
+                change(sender, FactSource::Kubernetes, |facts| {
+                    facts.values.kube = Some(version);
                 });
                 POLL_INTERVAL
             }
             // The last known version is kept (OLM v0 parity).
             Err(error) => {
                 warn!(%error, "failed to get the API server version");
-                change(around, FactSource::Kubernetes, |_| {});
+                change(sender, FactSource::Kubernetes, |_| {});
                 RETRY_INTERVAL
             }
         };
@@ -151,13 +151,13 @@ async fn kubernetes(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
     }
 }
 
-async fn openshift(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
+async fn openshift(ctx: &Context, sender: &watch::Sender<ClusterFacts>) {
     let kind = GroupVersionKind::gvk("config.openshift.io", "v1", "ClusterVersion");
     let report = |version: Option<&ClusterVersion>| {
-        change(around, FactSource::Openshift, |around| {
+        change(sender, FactSource::Openshift, |facts| {
             let (openshift, channel) = version.map(of_cluster_version).unwrap_or_default();
-            around.values.openshift = openshift;
-            around.values.update_channel = channel;
+            facts.values.openshift = openshift;
+            facts.values.update_channel = channel;
         });
     };
     let report = &report;
@@ -170,7 +170,7 @@ async fn openshift(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
             let api: Api<ClusterVersion> = Api::all(ctx.client.clone());
             watch_one(api, CLUSTER_VERSION, report, |error| {
                 warn!(%error, "failed to watch the ClusterVersion; retrying");
-                change(around, FactSource::Openshift, |_| {});
+                change(sender, FactSource::Openshift, |_| {});
             })
             .await;
         })
@@ -216,9 +216,9 @@ fn of_cluster_version(version: &ClusterVersion) -> (Option<semver::Version>, Opt
     (newest, channel.and_then(image_template::update_channel))
 }
 
-async fn nodes(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
-    let mut facts = around.subscribe();
-    let is_required = facts.wait_for(|around| around.wanted.contains(&FactSource::Nodes));
+async fn nodes(ctx: &Context, sender: &watch::Sender<ClusterFacts>) {
+    let mut facts = sender.subscribe();
+    let is_required = facts.wait_for(|facts| facts.required.contains(&FactSource::Nodes));
     if is_required.await.is_err() {
         return;
     }
@@ -251,16 +251,18 @@ async fn nodes(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
                     %error,
                     "failed to watch nodes; image templates keep the last known architectures"
                 );
-                change(around, FactSource::Nodes, |_| {});
+                change(sender, FactSource::Nodes, |_| {});
                 continue;
             }
         }
-        change(around, FactSource::Nodes, |around| {
+        change(sender, FactSource::Nodes, |facts| {
             // A new node may not have the label yet.
-            let labeled = nodes.values().filter(|name: &&String| !name.is_empty());
-            around.architectures = labeled.cloned().collect();
-            let all = around.architectures.iter().map(String::as_str);
-            around.values.architecture = image_template::architecture(all);
+            let labeled = nodes
+                .values()
+                .filter(|architecture: &&String| !architecture.is_empty());
+            facts.architectures = labeled.cloned().collect();
+            let all = facts.architectures.iter().map(String::as_str);
+            facts.values.architecture = image_template::architecture(all);
         });
     }
 }
@@ -302,7 +304,7 @@ impl Default for ClusterFacts {
             },
             olm: OlmFacts::default(),
             architectures: BTreeSet::new(),
-            wanted: BTreeSet::new(),
+            required: BTreeSet::new(),
             pending: [
                 FactSource::Olm,
                 FactSource::Kubernetes,

@@ -44,7 +44,7 @@ use super::{
     catalog_cache::{CatalogCache, hidden},
     cluster_facts::{self, FactSource},
     followed_catalogs::FollowedCatalogs,
-    image::{DigestCache, LoadedCatalogs},
+    image::{DigestCache, LoadedCatalogs, RegistrySlots},
     owned_objects::{labeled, owner, watch_owned},
     reconcile::CatalogContext,
     registry_server::{RegistryServer, ServerObject},
@@ -54,19 +54,20 @@ use super::{
 };
 use crate::controllers::context::Context;
 use apply::{
-    api_error as answer,
+    api_error,
     backoff::{NoWatchBackoff, patient},
 };
 
 const VERSION: &str = "v1alpha1";
 
-/// Runs the workers of all relevant catalogs until `stop` is cancelled.
+/// Runs the controller of CatalogSources and the workers of all relevant catalogs until `stop` is cancelled.
 pub async fn run(ctx: Context, stop: CancellationToken) {
     let (has_sources, sources) = watch::channel(false);
     let triggers = Arc::<ReconcileTriggers>::default();
     let shared = Arc::new(CatalogContext {
         ctx: ctx.clone(),
         loaded_catalogs: LoadedCatalogs::default(),
+        registry_slots: RegistrySlots::default(),
         digest_cache: DigestCache::new(ctx.store.dir()),
         facts: watch::Sender::default(),
         serving: RegistryServer::from_context(&ctx, Arc::clone(&triggers)).map(Arc::new),
@@ -81,7 +82,7 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
     }
 }
 
-/// Reports whether CatalogSources are served by the API server.
+/// Follows whether the API server serves CatalogSources, and reports the result in `has_sources`.
 async fn watch_for_sources(ctx: &Context, has_sources: &watch::Sender<bool>) {
     let sources = GroupVersionKind::gvk(GROUP, VERSION, "CatalogSource");
     let sources = ctx.discovery.while_served(&sources, |kind| {
@@ -135,7 +136,7 @@ async fn follow_all(shared: &Arc<CatalogContext>) {
     }
     let store = sources.store.as_reader();
     let events = stream::select_all(scopes(&ctx.settings).into_iter().map(|scope| {
-        let (api, config): (Api<TolerantCatalogSource>, _) = scope.watched(&ctx.client);
+        let (api, config): (Api<TolerantCatalogSource>, _) = scope.api_and_config(&ctx.client);
         patient(watcher::watcher(api, config))
             .map(move |event| (scope.clone(), event))
             .boxed()
@@ -214,22 +215,22 @@ fn with_owned_objects(
         )
     });
     let (followed, serving) = (Arc::clone(followed), Arc::clone(serving));
-    let of_pods = pod_objects.flat_map(move |(namespace, change)| {
+    let pod_keys = pod_objects.flat_map(move |(namespace, change)| {
         stream::iter(followed.pod_object_changed(&namespace, &change))
     });
-    let of_server = server_objects.flat_map(move |(namespace, (object, change))| {
+    let server_keys = server_objects.flat_map(move |(namespace, (object, change))| {
         stream::iter(serving.observe(&namespace, object, &change))
     });
     controller
-        .reconcile_on(of_pods.map(|key| key.to_ref()))
-        .reconcile_on(of_server.map(|key| key.to_ref()))
+        .reconcile_on(pod_keys.map(|key| key.to_ref()))
+        .reconcile_on(server_keys.map(|key| key.to_ref()))
 }
 
 /// Watch of the CatalogSources of all scopes.
 struct SourceWatch {
     followed: Arc<FollowedCatalogs>,
     store: Writer<TolerantCatalogSource>,
-    /// Catalogs of a list that is not complete yet.
+    /// Catalogs of each list that is not complete yet.
     listed: BTreeMap<NamespaceScope, BTreeSet<CatalogKey>>,
 }
 
@@ -271,7 +272,7 @@ impl SourceWatch {
             }
             Err(error) => {
                 warn!(?scope, %error, "watch of CatalogSources failed; reconnecting");
-                if answer::is_outage(answer::code(&error)) {
+                if api_error::is_outage(api_error::code(&error)) {
                     // The API server may return with another version.
                     ctx.versions.doubt();
                 }
@@ -288,6 +289,7 @@ impl SourceWatch {
         None
     }
 
+    /// Follows a CatalogSource, or records its later version. Returns the catalog to reconcile.
     fn add(&mut self, source: TolerantCatalogSource) -> ObjectRef<TolerantCatalogSource> {
         let added = CatalogKey::from_source(&source.0).to_ref();
         self.followed.add(source.0.clone());
@@ -299,7 +301,7 @@ impl SourceWatch {
     fn retain(&mut self, scope: &NamespaceScope, listed: &BTreeSet<CatalogKey>) {
         for source in self.store.as_reader().state() {
             let key = CatalogKey::from_source(&source.0);
-            if scope.has(&key) && !listed.contains(&key) {
+            if scope.contains(&key) && !listed.contains(&key) {
                 self.followed.remove(&key);
                 self.store
                     .apply_watcher_event(&Event::Delete((*source).clone()));

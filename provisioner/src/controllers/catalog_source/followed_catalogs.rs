@@ -1,11 +1,16 @@
 //! All followed catalogs, and their workers.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use futures::FutureExt as _;
 use kube::ResourceExt as _;
 use manifests::api::catalog_source::CatalogSource;
 use parking_lot::Mutex;
-use tokio::task::{AbortHandle, spawn_blocking};
+use tokio::{
+    task::{AbortHandle, spawn_blocking},
+    time::sleep,
+};
+use tracing::error;
 
 use super::{
     CatalogKey,
@@ -17,7 +22,10 @@ use super::{
     worker,
 };
 
-/// All followed catalogs.
+/// Delay before a worker that panicked is started again.
+const RESTART_DELAY: Duration = Duration::from_secs(60);
+
+/// The followed catalogs by key, each with its worker.
 pub(super) struct FollowedCatalogs {
     pub(super) shared: Arc<CatalogContext>,
     catalogs: Mutex<BTreeMap<CatalogKey, CatalogHandle>>,
@@ -45,7 +53,7 @@ impl FollowedCatalogs {
         catalogs.get(key).map(|handle| Arc::clone(&handle.catalog))
     }
 
-    /// Follows a CatalogSource, or takes over its later version.
+    /// Follows a CatalogSource, or records its later version.
     pub(super) fn add(&self, source: CatalogSource) {
         let key = CatalogKey::from_source(&source);
         let former = self.get(&key);
@@ -77,7 +85,7 @@ impl FollowedCatalogs {
         let removed = catalogs.remove(key);
         if !catalogs
             .keys()
-            .any(|other| other.namespace == key.namespace)
+            .any(|followed| followed.namespace == key.namespace)
         {
             self.shared.pod_namespaces.remove(&key.namespace);
         }
@@ -96,7 +104,8 @@ impl FollowedCatalogs {
         }
     }
 
-    /// Removes the recorded digest, which must not be used for another CatalogSource of the same name.
+    /// Removes the recorded digest of a deleted CatalogSource. A record that remains is harmless, because it applies
+    /// only to the uid of that CatalogSource.
     pub(super) fn forget(&self, uid: Option<String>) {
         let digest_cache = self.shared.digest_cache.clone();
         // The result is not awaited.
@@ -117,7 +126,7 @@ impl FollowedCatalogs {
         }
     }
 
-    /// Makes reconciles of registry pods due whose objects have changed. Returns the catalogs to reconcile.
+    /// Marks registry pods as due whose objects have changed. Returns the catalogs to reconcile.
     pub(super) fn pod_object_changed(
         &self,
         namespace: &str,
@@ -143,7 +152,8 @@ impl CatalogHandle {
     /// Starts the worker of a catalog.
     fn start(catalog: FollowedCatalog) -> Self {
         let catalog = Arc::new(catalog);
-        let worker = tokio::spawn(worker::run(Arc::clone(&catalog)));
+        let followed = Arc::clone(&catalog);
+        let worker = tokio::spawn(restarted(move || worker::run(Arc::clone(&followed))));
         Self {
             catalog,
             worker: worker.abort_handle(),
@@ -158,6 +168,14 @@ impl Drop for CatalogHandle {
     }
 }
 
+/// Runs a worker that ends only by a panic, and starts it again. Without a restart, its catalog would keep its last status.
+async fn restarted<F: Future<Output = ()>>(worker: impl Fn() -> F) {
+    while AssertUnwindSafe(worker()).catch_unwind().await.is_err() {
+        error!("the worker of a catalog panicked; it starts again in a minute");
+        sleep(RESTART_DELAY).await;
+    }
+}
+
 /// Reports whether a CatalogSource was replaced by another one of the same name while the watch was down.
 fn is_replacement(old: &CatalogSource, new: &CatalogSource) -> bool {
     old.metadata.uid != new.metadata.uid
@@ -165,6 +183,8 @@ fn is_replacement(old: &CatalogSource, new: &CatalogSource) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
@@ -180,5 +200,12 @@ mod tests {
             is_replacement(&former, &source("b", "example.com/one")) => true;
             is_replacement(&former, &source("b", "example.com/two")) => true;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn worker_is_started_again_after_a_panic() {
+        let starts = AtomicUsize::new(0);
+        restarted(async || assert!(starts.fetch_add(1, Ordering::Relaxed) > 1, "a bug")).await;
+        assert_eq!(starts.into_inner(), 3);
     }
 }

@@ -1,6 +1,7 @@
 //! Catalogs in images: pulls the image and reads its catalog.
 
 mod digest_cache;
+mod registry_slots;
 mod rejected;
 mod store_files;
 
@@ -29,7 +30,9 @@ use unpacker::{
     store::{self, Hold},
 };
 
-pub(super) use self::{digest_cache::DigestCache, rejected::RejectedImage};
+pub(super) use self::{
+    digest_cache::DigestCache, registry_slots::RegistrySlots, rejected::RejectedImage,
+};
 use self::{digest_cache::ImageSelector, store_files::StoreFiles};
 use super::{CatalogKey, locate::template_of, pull_secrets, registry_server};
 use crate::controllers::context::Context;
@@ -106,11 +109,14 @@ pub(super) struct PulledCatalog {
 /// CatalogSource allow the pull.
 pub(super) async fn pull(
     ctx: &Context,
+    slots: &RegistrySlots,
     (key, source): (&CatalogKey, &CatalogSource),
     reference: &str,
 ) -> Result<PulledCatalog, Error> {
-    let image = Source::Image(image(key, reference)?);
+    let image = image(key, reference)?;
     let access = pull_secrets::load(ctx, key, source).await?;
+    let _slot = slots.acquire(image.reference.domain()).await;
+    let image = Source::Image(image);
     let options = unpacker::Options {
         limits: LIMITS,
         ..ctx.settings.unpack.clone()
@@ -130,6 +136,7 @@ pub(super) async fn pull(
 /// Returns the digest that the registry currently has for an image, or `None` if it does not report one.
 pub(super) async fn registry_digest(
     ctx: &Context,
+    slots: &RegistrySlots,
     (key, source): (&CatalogKey, &CatalogSource),
     reference: &str,
 ) -> Option<String> {
@@ -138,6 +145,7 @@ pub(super) async fn registry_digest(
     if !image.reference.is_pinned() {
         access.mirrors = access.mirrors.of_tag(&image.reference);
     }
+    let _slot = slots.acquire(image.reference.domain()).await;
     let resolved = unpacker::resolve(&Source::Image(image), &access).await;
     digest(&resolved.ok()?)
 }

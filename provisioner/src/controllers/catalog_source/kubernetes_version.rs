@@ -69,7 +69,7 @@ mod tests {
                 (20, "1.36.3", None, "1.37.0"), (27, "1.36.3", None, "1.37.0"), (28, "1.36.3", None, "1.36.3"),
                 (29, "1.37.0", None, "1.37.0"),
             ][..];
-            "a patch goes back, too, and what is newer counts at once" => &[
+            "a patch is taken back, too, and a newer version counts at once" => &[
                 (0, "1.36.3", None, "1.36.3"), (1, "1.36.2", None, "1.36.3"), (2, "1.36.4", None, "1.36.4"),
                 (3, "1.36.3", None, "1.36.4"), (17, "1.36.2", None, "1.36.4"), (18, "1.36.3", None, "1.36.3"),
             ];

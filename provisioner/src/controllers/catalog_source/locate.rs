@@ -172,8 +172,14 @@ pub(super) fn is_unchanged(
     recorded: Option<&str>,
     waited: Duration,
 ) -> bool {
-    (&old.spec, &old.metadata.uid) == (&new.spec, &new.metadata.uid)
-        && plan(new, facts, recorded, waited).as_ref() == planned
+    is_same_catalog(old, new) && plan(new, facts, recorded, waited).as_ref() == planned
+}
+
+/// Reports whether results for one version of a CatalogSource apply to the other. Annotations that are not image templates do
+/// not affect the catalog.
+pub(super) fn is_same_catalog(old: &CatalogSource, new: &CatalogSource) -> bool {
+    (&old.metadata.uid, &old.spec) == (&new.metadata.uid, &new.spec)
+        && templates(old).eq(templates(new))
 }
 
 /// Returns the template of the image of a CatalogSource, if any.

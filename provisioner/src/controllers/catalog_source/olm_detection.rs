@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 pub(super) use manifests::api::olm::{CatalogOperatorState, NAMESPACES, OPERATOR};
 
-/// Time for which the Deployment may be missing, or scaled to zero, before the provisioner takes over. It may be in the
-/// process of being replaced.
+/// Time for which the Deployment may be missing, or scaled to zero, before the provisioner takes over. The
+/// Deployment may be in the process of being replaced.
 const REPLACEMENT_GRACE: Duration = Duration::from_secs(120);
 /// Time for which the Deployment may be unavailable. Nodes may be drained, and images may have to be pulled.
 const UNAVAILABLE_GRACE: Duration = Duration::from_secs(15 * 60);
@@ -126,7 +126,7 @@ mod tests {
             ][..];
             "missing, then installed, and slow to start"
                 => &[(0, Absent, false, None), (60, Unavailable, false, None), (600, Unavailable, false, None), (660, Running, true, None)];
-            "the provisioner starts while OLM does, or when it has failed for good" => &[
+            "the provisioner starts while OLM does, or when it has failed permanently" => &[
                 (0, Unavailable, true, Some(900)), (30, Running, true, None), (31, Unavailable, true, Some(900)), (931, Unavailable, false, None),
                 (940, Unavailable, false, None), (950, Running, true, None),
             ];

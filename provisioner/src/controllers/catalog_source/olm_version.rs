@@ -1,7 +1,7 @@
-//! The version of the OLM that serves catalogs, from what the cluster declares about it. Pure; no I/O.
+//! The version of the OLM that serves catalogs, from declarations in the cluster. Pure; no I/O.
 //!
 //! OLM has no API that reports its version, and its released manifests pin its image by digest. Four places declare the
-//! version; the first of them that does decides.
+//! version; the first declaration decides.
 //!
 //! ```text
 //!  1  label olm.version of Deployment catalog-operator              set by an admin

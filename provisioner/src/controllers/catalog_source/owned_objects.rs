@@ -1,5 +1,5 @@
-//! Watches of the objects that belong to catalogs. They cover metadata only, in the namespaces that need them: the
-//! provisioner may have permissions in single namespaces.
+//! Watches of the objects that belong to catalogs. The watches cover only metadata, and only namespaces with such
+//! objects, because the provisioner may have permissions in single namespaces only.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -77,7 +77,7 @@ impl WatchedNamespaces {
         S: Stream<Item: Send> + Send + Unpin,
         F: Fn(&str) -> S + Send,
     {
-        // A former stream may have started some of them.
+        // A former stream may have taken namespaces from `added`. The new stream watches all namespaces.
         let watched = self.watched.lock();
         let all = watched
             .iter()

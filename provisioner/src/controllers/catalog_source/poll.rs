@@ -45,16 +45,16 @@ pub(super) fn from_strategy(strategy: Option<&UpdateStrategy>) -> Option<PollInt
     })
 }
 
-/// Returns the delay until the next poll; `place` is a random number from 0 to 1. First polls are spread over the whole
+/// Returns the delay until the next poll; `random` is a number from 0 to 1. First polls are spread over the whole
 /// interval, because many catalogs start together. Later polls have 10 % of jitter.
-pub(super) fn poll_delay(every: Duration, is_first: bool, place: f64) -> Duration {
-    let factor = if is_first { place } else { 0.9 + place / 5.0 };
-    every.mul_f64(factor).max(MIN_INTERVAL)
+pub(super) fn poll_delay(period: Duration, is_first: bool, random: f64) -> Duration {
+    let factor = if is_first { random } else { 0.9 + random / 5.0 };
+    period.mul_f64(factor).max(MIN_INTERVAL)
 }
 
 /// Returns the duration of the next sleep, `elapsed` after the last poll. Zero means that the interval is over.
-pub(super) fn next_sleep(every: Duration, elapsed: Duration) -> Duration {
-    every.saturating_sub(elapsed).min(MAX_SLEEP)
+pub(super) fn next_sleep(period: Duration, elapsed: Duration) -> Duration {
+    period.saturating_sub(elapsed).min(MAX_SLEEP)
 }
 
 #[cfg(test)]

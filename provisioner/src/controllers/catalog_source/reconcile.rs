@@ -1,9 +1,9 @@
 //! Reconciles the objects of a catalog and its status: the Service and the EndpointSlice of the catalog server, the registry
 //! pod, and the status of the CatalogSource.
 //!
-//! The worker of the catalog ([`super::worker`]) reads the content, which may take minutes or last as long as a connection.
-//! It reports the observed state, and decides whether the catalog has a registry pod. Reconciles read these reports and are
-//! never blocked by the worker.
+//! The worker of the catalog ([`super::worker`]) reads the content, which may take minutes or last as long as a
+//! connection. The worker reports the observed state, and decides whether the catalog has a registry pod. Reconciles
+//! read these reports and do not wait for the worker.
 
 use std::{
     sync::Arc,
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use super::CatalogKey;
 use super::cluster_facts::ClusterFacts;
-use super::image::{DigestCache, LoadedCatalogs};
+use super::image::{DigestCache, LoadedCatalogs, RegistrySlots};
 use super::owned_objects::WatchedNamespaces;
 use super::registry_pod::RegistryPodSlot;
 use super::registry_server::{CatalogPublisher, RegistryServer};
@@ -31,6 +31,7 @@ use crate::controllers::context::Context;
 pub(super) struct CatalogContext {
     pub(super) ctx: Context,
     pub(super) loaded_catalogs: LoadedCatalogs,
+    pub(super) registry_slots: RegistrySlots,
     pub(super) digest_cache: DigestCache,
     pub(super) facts: watch::Sender<ClusterFacts>,
     /// Built-in catalog server, if it is enabled.
@@ -41,7 +42,7 @@ pub(super) struct CatalogContext {
     pub(super) pod_namespaces: Arc<WatchedNamespaces>,
 }
 
-/// State of one followed catalog in memory. All of it is a cache: after a restart, it is read again.
+/// State of one followed catalog in memory. All of the state is a cache and is read again after a restart.
 pub(super) struct FollowedCatalog {
     pub(super) shared: Arc<CatalogContext>,
     pub(super) key: CatalogKey,
@@ -84,21 +85,25 @@ impl FollowedCatalog {
     /// Records a report of the worker and triggers a reconcile.
     pub(super) fn report(&self, report: StatusUpdate) {
         *self.report.lock() = Some(report);
-        self.status.lock().reported();
+        self.status.lock().compare();
         self.shared.triggers.add(&self.key);
     }
 
-    /// Takes over a later version of the CatalogSource.
+    /// Records a later version of the CatalogSource.
     pub(super) fn update(&self, source: CatalogSource) {
         let conditions = own_conditions(&source);
-        self.source.send_if_modified(|stored| {
+        let is_changed = self.source.send_if_modified(|stored| {
             let differs = relevant_fields(stored) != relevant_fields(&source);
             if stored.metadata.annotations != source.metadata.annotations {
+                // The registry pod gets the annotations even if the plan of the worker is unchanged.
                 self.pod.mark_due();
             }
             *stored = Arc::new(source);
             differs
         });
+        if is_changed {
+            self.status.lock().compare();
+        }
         let mut stored = self.conditions.lock();
         if *stored != conditions {
             *stored = conditions;
@@ -174,7 +179,7 @@ fn relevant_fields(source: &CatalogSource) -> impl PartialEq + '_ {
         &source.metadata.uid,
         connection,
         service,
-        // They may be templates, and are copied to the registry pod.
+        // Annotations may be templates, and are copied to the registry pod.
         &source.metadata.annotations,
     )
 }

@@ -96,9 +96,9 @@ pub struct RegistryServer {
     stores: CatalogStores,
     namespaces: settings::Namespaces,
     /// Quota of the catalogs of one namespace.
-    share: NamespaceQuota,
+    quota: NamespaceQuota,
     /// Namespaces without a quota, because only admins create catalogs there.
-    counting: Vec<String>,
+    unlimited_namespaces: Vec<String>,
     quotas: Mutex<NamespaceQuotas>,
     /// Namespaces of the served catalogs.
     watched: Arc<WatchedNamespaces>,
@@ -146,8 +146,8 @@ impl RegistryServer {
                 Arc::clone(&ctx.metrics) as Arc<dyn ObserveCalls>,
             ),
             namespaces,
-            share,
-            counting: ctx.settings.catalog_namespaces.clone(),
+            quota: share,
+            unlimited_namespaces: ctx.settings.catalog_namespaces.clone(),
             quotas: Mutex::default(),
             watched: Arc::default(),
             owner_ids: AtomicU64::new(1),
@@ -198,7 +198,7 @@ impl RegistryServer {
         let endpoints = self.shared.endpoints();
         let is_affected = |endpoint: &&Arc<CatalogEndpoint>| match change {
             OwnedChange::Changed(key, version) => {
-                endpoint.key == *key && !endpoint.knows(object, version.as_deref())
+                endpoint.key == *key && !endpoint.is_own_version(object, version.as_deref())
             }
             OwnedChange::Listed(listed) => {
                 endpoint.key.namespace == namespace && !listed.contains(&endpoint.key)
@@ -214,9 +214,9 @@ impl RegistryServer {
     }
 
     /// Returns the quota that applies to a catalog, or `None` if it is unlimited.
-    fn share(&self, key: &CatalogKey) -> Option<&NamespaceQuota> {
-        let is_an_admins = self.counting.contains(&key.namespace);
-        (!is_an_admins).then_some(&self.share)
+    fn quota(&self, key: &CatalogKey) -> Option<&NamespaceQuota> {
+        let is_unlimited = self.unlimited_namespaces.contains(&key.namespace);
+        (!is_unlimited).then_some(&self.quota)
     }
 
     /// Returns the endpoint of a catalog and creates it if it does not exist.
@@ -230,7 +230,7 @@ impl RegistryServer {
         Arc::clone(endpoint)
     }
 
-    /// Stops serving a catalog whose CatalogSource was replaced by another one of the same name.
+    /// Stops serving a catalog that the controller has stopped following.
     pub fn catalog_removed(&self, key: &CatalogKey) {
         self.take_down(key, None);
     }
@@ -247,7 +247,7 @@ impl RegistryServer {
         let endpoint = endpoints.remove(key);
         if !endpoints
             .keys()
-            .any(|other| other.namespace == key.namespace)
+            .any(|served| served.namespace == key.namespace)
         {
             self.watched.remove(&key.namespace);
         }

@@ -7,21 +7,21 @@ use apply::backoff::spread;
 /// Maximum delay between attempts.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 const INITIAL_DELAY: Duration = Duration::from_secs(1);
-/// Time after which a connection counts as stable. Each new connection reads the whole list of packages, so many short ones
-/// in a row have to be avoided.
+/// Time after which a connection counts as stable. Each new connection reads the whole list of packages, so a series of
+/// short connections has to be avoided.
 const STABLE_AFTER: Duration = MAX_DELAY;
 
 /// Back-off of one catalog.
 #[derive(Debug, Default)]
 pub(super) struct ServerBackoff {
     /// Time since which the catalog is not served; `None` while it is.
-    lost: Option<Instant>,
-    /// Time since which the connection is good; `None` without a good connection.
-    good: Option<Instant>,
+    unserved_since: Option<Instant>,
+    /// Time since which the connection works; `None` without a working connection.
+    connected_since: Option<Instant>,
     /// Consecutive failures and short connections.
     failures: u32,
     /// True while a server is being queried.
-    is_asking: bool,
+    is_querying: bool,
     /// Earliest time of the next query.
     not_before: Option<Instant>,
 }
@@ -31,7 +31,7 @@ pub(super) struct ServerBackoff {
 impl ServerBackoff {
     /// Returns the time since which the catalog is not served. The first call after the last success sets it.
     pub(super) fn since(&mut self, now: Instant) -> Instant {
-        *self.lost.get_or_insert(now)
+        *self.unserved_since.get_or_insert(now)
     }
 
     /// Returns the delay before the next query of a server.
@@ -42,21 +42,21 @@ impl ServerBackoff {
 
     /// Records that a query has started.
     pub(super) fn start_attempt(&mut self) {
-        self.is_asking = true;
+        self.is_querying = true;
     }
 
-    /// Records that a query was cancelled because the catalog changed. If the catalog changes constantly, for example
-    /// because OLM alternates between states, it is not read each time.
+    /// Records that a query was cancelled because the catalog changed. The delay limits the queries of a catalog that
+    /// changes constantly, for example because OLM alternates between states.
     pub(super) fn abort_attempt(&mut self, now: Instant) {
-        if self.is_asking {
+        if self.is_querying {
             self.not_before = Some(now + self.next_delay(now));
         }
     }
 
     /// Records that the catalog is served and was read.
     pub(super) fn record_success(&mut self, now: Instant) {
-        self.lost = None;
-        self.good.get_or_insert(now);
+        self.unserved_since = None;
+        self.connected_since.get_or_insert(now);
     }
 
     /// Records that the image was read, and resets the back-off.
@@ -64,16 +64,17 @@ impl ServerBackoff {
         self.failures = 0;
     }
 
-    /// Reports whether the last attempt has failed.
+    /// Reports whether an attempt has failed since the last [`reset`](Self::reset).
     pub(super) fn record_failure(&self) -> bool {
         self.failures > 0
     }
 
     /// Returns the delay after a failure or the end of a connection.
     pub(super) fn next_delay(&mut self, now: Instant) -> Duration {
-        self.is_asking = false;
-        let good = self.good.take();
-        if good.is_some_and(|since| now.saturating_duration_since(since) >= STABLE_AFTER) {
+        self.is_querying = false;
+        let connected_since = self.connected_since.take();
+        if connected_since.is_some_and(|since| now.saturating_duration_since(since) >= STABLE_AFTER)
+        {
             self.failures = 0;
         }
         let delay = INITIAL_DELAY * 2u32.saturating_pow(self.failures.min(10));
@@ -86,10 +87,10 @@ impl ServerBackoff {
 mod tests {
     use super::*;
 
-    fn about(pause: Duration) -> u64 {
+    fn about(delay: Duration) -> u64 {
         [1_u32, 2, 4, 8, 16, 32, 60]
             .into_iter()
-            .find(|seconds| (pause.as_secs_f64() / f64::from(*seconds) - 1.0).abs() <= 0.11)
+            .find(|seconds| (delay.as_secs_f64() / f64::from(*seconds) - 1.0).abs() <= 0.11)
             .map(u64::from)
             .unwrap()
     }

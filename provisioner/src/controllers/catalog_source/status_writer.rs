@@ -1,8 +1,9 @@
-//! Writes the status of a CatalogSource. Nothing else writes it.
+//! Writes the status of a CatalogSource. No other code of the provisioner writes that status.
 //!
-//! OLM writes the status if it runs. In that case, only conditions of rukpak's types are applied. OLM replaces the whole
-//! status by the one that it read, with a resourceVersion, so both keep their conditions. If another client removes
-//! rukpak's conditions, they are applied again: at once the first time, and then with growing delays.
+//! OLM writes the status if it runs. In that case, only conditions of rukpak's types are applied. OLM replaces the
+//! whole status by the one that it read, with a resourceVersion, so the conditions of both remain. If another client
+//! removes rukpak's conditions, the conditions are applied again: the first time almost at once, and then with growing
+//! delays.
 
 use std::{
     sync::Arc,
@@ -24,7 +25,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::{
-    locate::templates,
+    locate::is_same_catalog,
     registry_pod::RepairBackoff,
     status::{self, CatalogObservation},
     template_resolution::{OWNED_CONDITIONS, OWNED_CONDITIONS_WITH_OLM},
@@ -62,7 +63,7 @@ impl PartialEq for StatusUpdate {
     }
 }
 
-/// Returns the conditions of a CatalogSource that rukpak owns, with OLM and without.
+/// Returns the conditions of a CatalogSource that rukpak owns, whether OLM runs or not.
 pub(super) fn own_conditions(source: &CatalogSource) -> Vec<Condition> {
     let status = source.status.as_ref();
     let all = status.map_or(&[][..], |status| &status.conditions);
@@ -99,8 +100,9 @@ impl StatusSchedule {
             .get_or_insert_with(|| now + self.repairs.remaining_delay(now));
     }
 
-    /// Makes a comparison due, because the worker has reported again.
-    pub(super) fn reported(&mut self) {
+    /// Makes a comparison due, because the worker has reported again, or because a report for a former version of the
+    /// CatalogSource may have been dropped.
+    pub(super) fn compare(&mut self) {
         self.compare_at = Some(Instant::now());
     }
 
@@ -139,7 +141,7 @@ pub(super) async fn reconcile(
     sources: &watch::Sender<Arc<CatalogSource>>,
 ) -> Option<Duration> {
     let now = Instant::now();
-    let (is_unsure, is_restored) = {
+    let (needs_read, was_written) = {
         let mut schedule = schedule.lock();
         let delay = schedule.remaining_delay(&report, now)?;
         if !delay.is_zero() {
@@ -147,11 +149,11 @@ pub(super) async fn reconcile(
         }
         // A change from here on makes another comparison due, so the CatalogSource is read afterwards.
         schedule.compare_at = None;
-        let is_restored = schedule.written.as_ref() == Some(&report);
-        (schedule.failed.is_some(), is_restored)
+        let was_written = schedule.written.as_ref() == Some(&report);
+        (schedule.failed.is_some(), was_written)
     };
     let source = Arc::clone(&sources.borrow());
-    if is_restored {
+    if was_written {
         if is_written(&report, &source, (ctx.now)()) {
             return None;
         }
@@ -161,7 +163,7 @@ pub(super) async fn reconcile(
     let api: Api<TolerantCatalogSource> = Api::namespaced(ctx.client.clone(), &namespace);
     let writing = async {
         // The watch may not have reported the result of a failed write yet.
-        let current = if is_unsure {
+        let current = if needs_read {
             api.get(&source.name_any()).await?.0
         } else {
             (*source).clone()
@@ -189,24 +191,23 @@ async fn try_write(
     ctx: &Context,
     api: &Api<TolerantCatalogSource>,
     report: &StatusUpdate,
-    mut now: CatalogSource,
+    mut current: CatalogSource,
 ) -> Result<(), kube::Error> {
     let params = PatchParams::default();
     let mut attempts = 0..MAX_CONFLICT_RETRIES;
     loop {
-        // If the CatalogSource has changed, another report follows.
-        if !is_same(&report.source, &now) {
+        // If the CatalogSource has changed, the worker reports again.
+        if !is_same_catalog(&report.source, &current) {
             return Ok(());
         }
-        let name = now.name_any();
-        let version = now.metadata.resource_version.clone();
+        let name = current.name_any();
+        let version = current.metadata.resource_version.clone();
         let result = if let Some(image) = &report.image {
-            let patch =
-                json!({"metadata": {"resourceVersion": version}, "spec": image_of(&now, image)});
+            let patch = json!({"metadata": {"resourceVersion": version}, "spec": image_of(&current, image)});
             let result = api.patch(&name, &params, &Patch::Merge(patch)).await;
             if result.is_ok() {
                 info!(
-                    catalog = %format!("{}/{name}", now.namespace().unwrap_or_default()),
+                    catalog = %format!("{}/{name}", current.namespace().unwrap_or_default()),
                     image,
                     "updated the image of a CatalogSource from its template"
                 );
@@ -214,10 +215,11 @@ async fn try_write(
             }
             result
         } else if report.has_olm {
-            apply_conditions(api, report, &now, (ctx.now)()).await
+            apply_conditions(api, report, &current, (ctx.now)()).await
         } else {
-            let was = now.status.clone().unwrap_or_default();
-            let Some(status) = due(&was, report, now.metadata.generation, (ctx.now)()) else {
+            let previous = current.status.clone().unwrap_or_default();
+            let Some(status) = due(&previous, report, current.metadata.generation, (ctx.now)())
+            else {
                 return Ok(());
             };
             let patch = json!({"metadata": {"resourceVersion": version}, "status": status});
@@ -225,9 +227,9 @@ async fn try_write(
         };
         match result {
             Ok(_) => return Ok(()),
-            // Another client was faster.
+            // Another client has changed the CatalogSource since it was read.
             Err(kube::Error::Api(status)) if status.code == 409 && attempts.next().is_some() => {
-                now = api.get(&name).await?.0;
+                current = api.get(&name).await?.0;
             }
             Err(error) => return Err(error),
         }
@@ -238,17 +240,17 @@ async fn try_write(
 async fn apply_conditions(
     api: &Api<TolerantCatalogSource>,
     report: &StatusUpdate,
-    now: &CatalogSource,
-    at: jiff::Timestamp,
+    current: &CatalogSource,
+    now: jiff::Timestamp,
 ) -> Result<TolerantCatalogSource, kube::Error> {
-    let Some(conditions) = due_with_olm(report, now, at) else {
-        return Ok(TolerantCatalogSource(now.clone()));
+    let Some(conditions) = due_with_olm(report, current, now) else {
+        return Ok(TolerantCatalogSource(current.clone()));
     };
-    let name = now.name_any();
+    let name = current.name_any();
     let patch = json!({
         "apiVersion": CatalogSource::api_version(&()), "kind": CatalogSource::kind(&()),
         // The caller has compared the uid, and the resourceVersion detects a later change.
-        "metadata": {"name": name, "uid": now.metadata.uid, "resourceVersion": now.metadata.resource_version},
+        "metadata": {"name": name, "uid": current.metadata.uid, "resourceVersion": current.metadata.resource_version},
         "status": {"conditions": conditions},
     });
     let params = PatchParams::apply(MANAGER).force();
@@ -269,15 +271,15 @@ async fn apply_conditions(
 /// Returns the desired conditions beside OLM, or `None` if the status has them.
 fn due_with_olm(
     report: &StatusUpdate,
-    now: &CatalogSource,
-    at: jiff::Timestamp,
+    current: &CatalogSource,
+    now: jiff::Timestamp,
 ) -> Option<Vec<Condition>> {
-    let status = now.status.as_ref();
+    let status = current.status.as_ref();
     let before = status.map_or(&[][..], |status| &status.conditions);
     let updates = &report.observed.conditions;
-    let generation = now.metadata.generation;
+    let generation = current.metadata.generation;
     let mut desired =
-        status::conditions(before, updates, OWNED_CONDITIONS_WITH_OLM, generation, at);
+        status::conditions(before, updates, OWNED_CONDITIONS_WITH_OLM, generation, now);
     if desired == before {
         return None;
     }
@@ -289,9 +291,10 @@ fn is_owned_with_olm(condition: &Condition) -> bool {
     OWNED_CONDITIONS_WITH_OLM.contains(&condition.type_.as_str())
 }
 
-/// Returns the conditions of a status without those of rukpak's types that were not applied. Returns `None` if all were.
-fn without_leftovers(now: &CatalogSource, applied: &[Condition]) -> Option<Vec<Condition>> {
-    let all = &now.status.as_ref()?.conditions;
+/// Returns the conditions of a status without those of rukpak's types that were not applied. Returns `None` if all
+/// were.
+fn without_leftovers(current: &CatalogSource, applied: &[Condition]) -> Option<Vec<Condition>> {
+    let all = &current.status.as_ref()?.conditions;
     let is_leftover = |condition: &Condition| {
         let mut applied = applied.iter().map(|applied| &applied.type_);
         is_owned_with_olm(condition) && !applied.any(|type_| *type_ == condition.type_)
@@ -302,24 +305,17 @@ fn without_leftovers(now: &CatalogSource, applied: &[Condition]) -> Option<Vec<C
     })
 }
 
-/// Reports whether a CatalogSource has everything that a report writes into its status. After an image, another report
-/// follows.
-fn is_written(report: &StatusUpdate, now: &CatalogSource, at: jiff::Timestamp) -> bool {
+/// Reports whether the status of a CatalogSource contains everything that a report writes. A report with an image
+/// counts as written, because the worker reports again after the image has changed.
+fn is_written(report: &StatusUpdate, current: &CatalogSource, now: jiff::Timestamp) -> bool {
     if report.image.is_some() {
         return true;
     }
     if report.has_olm {
-        return due_with_olm(report, now, at).is_none();
+        return due_with_olm(report, current, now).is_none();
     }
-    let was = now.status.clone().unwrap_or_default();
-    due(&was, report, now.metadata.generation, at).is_none()
-}
-
-/// Reports whether results for one CatalogSource apply to the other.
-fn is_same(old: &CatalogSource, new: &CatalogSource) -> bool {
-    // Other annotations do not affect the catalog.
-    (&old.metadata.uid, &old.spec) == (&new.metadata.uid, &new.spec)
-        && templates(old).eq(templates(new))
+    let previous = current.status.clone().unwrap_or_default();
+    due(&previous, report, current.metadata.generation, now).is_none()
 }
 
 /// Returns the patch of the spec, in the field that holds its image.
@@ -335,23 +331,30 @@ fn image_of(source: &CatalogSource, image: &str) -> Value {
 /// Returns the fields to write into a status that OLM does not write: those that change, and `null` for those that are
 /// removed.
 fn due(
-    was: &CatalogSourceStatus,
+    previous: &CatalogSourceStatus,
     report: &StatusUpdate,
     generation: Option<i64>,
     now: jiff::Timestamp,
 ) -> Option<Value> {
-    let desired = status::status(was, &report.observed, OWNED_CONDITIONS, generation, now);
+    let desired = status::status(
+        previous,
+        &report.observed,
+        OWNED_CONDITIONS,
+        generation,
+        now,
+    );
     let map = |status: &CatalogSourceStatus| match serde_json::to_value(status) {
         Ok(Value::Object(map)) => map,
         _ => Map::new(),
     };
-    let (was, mut changes) = (map(was), map(&desired));
-    let removed = was.keys().filter(|name| !changes.contains_key(*name));
+    let (previous, mut changes) = (map(previous), map(&desired));
+    let removed = previous.keys().filter(|name| !changes.contains_key(*name));
     let removed: Vec<String> = removed.cloned().collect();
-    changes.retain(|name, value| was.get(name) != Some(value));
+    changes.retain(|name, value| previous.get(name) != Some(value));
     // A merge patch must remove members of nested objects explicitly.
     for (name, value) in &mut changes {
-        let (Some(Value::Object(before)), Value::Object(value)) = (was.get(name), value) else {
+        let (Some(Value::Object(before)), Value::Object(value)) = (previous.get(name), value)
+        else {
             continue;
         };
         for name in before.keys() {
@@ -472,20 +475,6 @@ mod tests {
             now = Instant::now();
             schedule.compare_at = None;
             schedule.repairs.record_write(now);
-        }
-    }
-
-    #[test]
-    fn foreign_annotations_do_not_make_a_report_stale() {
-        let annotated = |key: &str| {
-            let annotations = [(key.to_owned(), "a:{kube_minor_version}".to_owned())];
-            with!(source("a:1") => metadata.annotations: Some(annotations.into()))
-        };
-        let of = source("a:1");
-        assert_rows! {
-            is_same(&of, &annotated("example.com/note")) => true;
-            is_same(&of, &annotated("core.rukpak.io/catalog-image-template")) => false;
-            is_same(&of, &source("a:2")) => false;
         }
     }
 }

@@ -8,9 +8,9 @@
 //!  olm.catalogImageTemplate          OLM; rukpak, where OLM does not run   the same, with OLM's texts
 //! ```
 //!
-//! OLM takes braces in an image literally. So where it runs, rukpak's annotation holds the template, and rukpak writes the
-//! image that OLM then serves. The two conditions that OLM has for its own annotation belong to OLM there, which removes
-//! them from objects without such an annotation; `resolved_image` is rukpak's everywhere. Beside OLM,
+//! OLM takes braces in an image literally. Where OLM runs, rukpak's annotation therefore holds the template, and rukpak
+//! writes the image that OLM then serves. There, the two conditions for OLM's annotation belong to OLM, which removes them
+//! from objects without that annotation; `resolved_image` is rukpak's everywhere. Beside OLM,
 //! `core.rukpak.io/TemplateResolved` reports why a template has no image: OLM writes the message of the status, and an
 //! Event expires.
 //!
@@ -188,8 +188,8 @@ pub(super) fn resolve(
     })
 }
 
-/// Returns a warning about a template annotation of a catalog that is not in an image. OLM reports its own annotation
-/// itself.
+/// Returns a warning about a template annotation of a catalog that is not in an image. OLM itself
+/// reports its annotation.
 pub(super) fn idle(
     annotations: Option<&BTreeMap<String, String>>,
     has_olm: bool,

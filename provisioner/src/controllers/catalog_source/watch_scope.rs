@@ -13,24 +13,24 @@ pub(super) enum NamespaceScope {
     Selectable(String),
     /// CatalogSources of another namespace, which are only served.
     Served(String),
-    /// CatalogSources of all namespaces except these, which are only served.
+    /// CatalogSources of all other namespaces, which are only served. Contains the excluded namespaces.
     Other(Vec<String>),
 }
 
 /// Returns the scopes to watch: each namespace of selectable catalogs, and all other namespaces whose catalogs are served.
 pub(super) fn scopes(settings: &Settings) -> Vec<NamespaceScope> {
-    let counting = settings.catalog_namespaces.iter().cloned();
+    let selectable = settings.catalog_namespaces.iter().cloned();
     let served = match settings.serving.as_ref().map(|serving| &serving.namespaces) {
         None => Vec::new(),
         Some(Namespaces::All) => vec![NamespaceScope::Other(settings.catalog_namespaces.clone())],
         Some(Namespaces::Some(some)) => {
-            let others = some
+            let only_served = some
                 .iter()
                 .filter(|namespace| !settings.is_selectable_namespace(namespace));
-            others.cloned().map(NamespaceScope::Served).collect()
+            only_served.cloned().map(NamespaceScope::Served).collect()
         }
     };
-    counting
+    selectable
         .map(NamespaceScope::Selectable)
         .chain(served)
         .collect()
@@ -39,23 +39,28 @@ pub(super) fn scopes(settings: &Settings) -> Vec<NamespaceScope> {
 // === impl NamespaceScope ===
 
 impl NamespaceScope {
-    pub(super) fn watched(&self, client: &Client) -> (Api<TolerantCatalogSource>, watcher::Config) {
+    /// Returns the client and the configuration of the watch.
+    pub(super) fn api_and_config(
+        &self,
+        client: &Client,
+    ) -> (Api<TolerantCatalogSource>, watcher::Config) {
         let config = watcher::Config::default();
         match self {
             Self::Selectable(namespace) | Self::Served(namespace) => {
                 (Api::namespaced(client.clone(), namespace), config)
             }
             Self::Other(namespaces) => {
-                let others = namespaces
+                let excluded = namespaces
                     .iter()
                     .map(|namespace| format!("metadata.namespace!={namespace}"));
-                let others = others.collect::<Vec<_>>().join(",");
-                (Api::all(client.clone()), config.fields(&others))
+                let excluded = excluded.collect::<Vec<_>>().join(",");
+                (Api::all(client.clone()), config.fields(&excluded))
             }
         }
     }
 
-    pub(super) fn has(&self, key: &CatalogKey) -> bool {
+    /// Reports whether the watch covers a catalog.
+    pub(super) fn contains(&self, key: &CatalogKey) -> bool {
         match self {
             Self::Selectable(namespace) | Self::Served(namespace) => *namespace == key.namespace,
             Self::Other(namespaces) => !namespaces.contains(&key.namespace),
@@ -89,18 +94,16 @@ mod tests {
     fn overlapping_namespaces_are_watched_once() {
         let counting = |name: &str| NamespaceScope::Selectable(name.to_owned());
         let served = |namespaces| {
-            let settings = Settings {
-                catalog_namespaces: vec!["b".to_owned(), "a".to_owned()],
-                serving: Some(Serving {
-                    address: [10, 0, 0, 1].into(),
-                    ports: Ports::Any,
-                    namespaces,
-                    pods: false,
-                    share: NamespaceQuota::default(),
-                }),
-                ..Settings::default()
-            };
-            scopes(&settings)
+            let serving = Some(Serving {
+                address: [10, 0, 0, 1].into(),
+                ports: Ports::Any,
+                namespaces,
+                pods: false,
+                share: NamespaceQuota::default(),
+            });
+            scopes(
+                &with!(Settings, catalog_namespaces: vec!["b".to_owned(), "a".to_owned()], serving),
+            )
         };
         let some =
             |names: &[&str]| Namespaces::Some(names.iter().map(|&name| name.to_owned()).collect());
@@ -111,7 +114,7 @@ mod tests {
             served(some(&[])) => both;
             served(some(&["a", "c"])) => [&both[..], &[NamespaceScope::Served("c".to_owned())]].concat();
             served(Namespaces::All) => [&both[..], std::slice::from_ref(&others)].concat();
-            ["a", "b", "c"].map(|namespace| others.has(&crate::fixtures::key(namespace, "mine"))) => [false, false, true];
+            ["a", "b", "c"].map(|namespace| others.contains(&crate::fixtures::key(namespace, "mine"))) => [false, false, true];
         }
     }
 }

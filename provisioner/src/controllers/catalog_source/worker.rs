@@ -1,4 +1,4 @@
-//! Worker of one catalog, from the first observation of its CatalogSource until its deletion.
+//! Worker of one catalog, from the first observation of its CatalogSource until that CatalogSource is deleted.
 
 mod address;
 mod config_map;
@@ -15,10 +15,11 @@ use catalog::source::FileSource;
 use kube::runtime::events::EventType;
 use manifests::api::catalog_source::CatalogSource;
 use tokio::{sync::watch, time::sleep};
+use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 use unpacker::Digest;
 
-use self::pod_source::ReadPolicy;
+use self::pod_source::{MAX_DELAY, ReadPolicy};
 use super::CatalogKey;
 use super::catalog_cache::CatalogIdentity;
 use super::image::{self, RejectedImage};
@@ -42,13 +43,14 @@ pub(super) async fn run(catalog: Arc<FollowedCatalog>) {
         key,
         catalog,
         backoff: ServerBackoff::default(),
-        was_asked: false,
+        was_polled: false,
         last_location: None,
         rejected: None,
-        seen: CatalogObservation::default(),
+        observed: CatalogObservation::default(),
         identity: None,
         has_pod: None,
         is_in_pod: false,
+        withdrawal: None,
     };
     loop {
         // The future is large because of the download, so it is boxed and freed after each pass.
@@ -56,6 +58,7 @@ pub(super) async fn run(catalog: Arc<FollowedCatalog>) {
     }
 }
 
+/// Worker of one catalog: loads its content, and reports the observed state.
 struct CatalogWorker {
     catalog: Arc<FollowedCatalog>,
     shared: Arc<CatalogContext>,
@@ -67,19 +70,21 @@ struct CatalogWorker {
     /// True if platform operators choose from the catalog.
     is_selectable: bool,
     /// True if the registry was polled since this worker started.
-    was_asked: bool,
+    was_polled: bool,
     /// Location from which the catalog was read last; `None` if it was not read.
     last_location: Option<String>,
-    /// Rejected image of the catalog, if the last one cannot be used.
+    /// Last image of the catalog, if it was rejected.
     rejected: Option<RejectedImage>,
     /// Observed state of the catalog, for its status.
-    seen: CatalogObservation,
+    observed: CatalogObservation,
     /// Identity of the catalog that was followed last.
     identity: Option<CatalogIdentity>,
     /// Whether the catalog has a registry pod; `None` if unknown.
     has_pod: Option<bool>,
     /// True if the catalog has to be served from a registry pod.
     is_in_pod: bool,
+    /// Task that retries a failed withdrawal.
+    withdrawal: Option<AbortOnDropHandle<()>>,
 }
 
 // === impl CatalogWorker ===
@@ -87,30 +92,31 @@ struct CatalogWorker {
 impl CatalogWorker {
     /// Executes the current plan until it is finished or outdated.
     async fn execute_plan(&mut self) {
+        self.stop_withdrawal().await;
         let source = Arc::clone(&self.source.borrow_and_update());
-        let (mut newer, mut changes) = (self.source.clone(), self.shared.facts.subscribe());
-        let since = self.backoff.since(Instant::now());
+        let (mut sources, mut facts) = (self.source.clone(), self.shared.facts.subscribe());
+        let unserved_since = self.backoff.since(Instant::now());
         let cached = image::last_image(&self.shared.digest_cache, &source).await;
         let cached = cached.as_deref();
         let plan = plan(
             &source,
-            &changes.borrow_and_update(),
+            &facts.borrow_and_update(),
             cached,
-            since.elapsed(),
+            unserved_since.elapsed(),
         );
         let planned = plan.clone();
-        let other = async {
+        let outdated = async {
             loop {
                 tokio::select! {
-                    Ok(()) = newer.changed() => {}
-                    Ok(()) = changes.changed() => {}
+                    Ok(()) = sources.changed() => {}
+                    Ok(()) = facts.changed() => {}
                     // This process is shutting down.
                     else => std::future::pending().await,
                 }
-                let now = Arc::clone(&newer.borrow_and_update());
-                let around = changes.borrow_and_update();
-                let planned = planned.as_ref();
-                if !is_unchanged(planned, &source, &now, &around, cached, since.elapsed()) {
+                let latest = Arc::clone(&sources.borrow_and_update());
+                let facts = facts.borrow_and_update();
+                let (planned, waited) = (planned.as_ref(), unserved_since.elapsed());
+                if !is_unchanged(planned, &source, &latest, &facts, cached, waited) {
                     return;
                 }
             }
@@ -126,7 +132,7 @@ impl CatalogWorker {
         tokio::select! {
             () = working => {}
             // Work on an outdated plan is cancelled.
-            () = other => self.backoff.abort_attempt(Instant::now()),
+            () = outdated => self.backoff.abort_attempt(Instant::now()),
         }
     }
 
@@ -146,11 +152,11 @@ impl CatalogWorker {
         let identity = CatalogIdentity::from_source(source);
         if self.identity.as_ref() != Some(&identity) {
             // The observations belong to another catalog.
-            self.seen = CatalogObservation::default();
+            self.observed = CatalogObservation::default();
             self.identity = Some(identity);
         }
         let image = plan.image.as_ref();
-        self.seen.conditions = image.map_or_else(Vec::new, |image| image.conditions.clone());
+        self.observed.conditions = image.map_or_else(Vec::new, |image| image.conditions.clone());
         if plan.olm_serves || image.is_some_and(|image| image.write.is_some()) {
             self.report(source, &plan);
         }
@@ -159,8 +165,8 @@ impl CatalogWorker {
             self.withdraw().await;
         }
         self.is_in_pod = plan.may_have_pod() && self.should_have_pod(source);
-        // OLM would adopt a registry pod because of its labels, so none may exist beside it. If the built-in server takes
-        // over an image or a ConfigMap, the pod is removed after the catalog is served.
+        // OLM would adopt a registry pod because of the pod's labels, so no such pod may exist beside OLM. If the
+        // built-in server takes over an image or a ConfigMap, the pod is removed after the catalog is served.
         let keeps_pod = !plan.olm_serves
             && !matches!(
                 plan.catalog,
@@ -175,7 +181,7 @@ impl CatalogWorker {
         }
         match &plan.catalog {
             CatalogLocation::Invalid(message) => {
-                self.seen = CatalogObservation {
+                self.observed = CatalogObservation {
                     problem: Some(Problem {
                         reason: Reason::SpecInvalid,
                         message: message.clone(),
@@ -221,7 +227,7 @@ impl CatalogWorker {
                     }
                     Err(error) => {
                         let problem = manifests::error::chain(&error);
-                        self.seen.problem = Some(Problem {
+                        self.observed.problem = Some(Problem {
                             reason: Reason::RegistryServer,
                             message: format!("couldn't connect to registry - {problem}"),
                         });
@@ -299,18 +305,25 @@ impl CatalogWorker {
         }
     }
 
-    /// Stops serving the catalog, because another server serves it.
-    async fn withdraw(&self) {
+    /// Stops serving the catalog, because another server serves it. A failure is retried beside the other work, since the
+    /// EndpointSlice would send clients of the other server to this process.
+    async fn withdraw(&mut self) {
         let Some(publisher) = &self.publisher else {
             return;
         };
         if let Err(error) = publisher.withdraw().await {
-            let problem = manifests::error::chain(&error);
-            warn!(
-                catalog = %self.key,
-                error = problem,
-                "failed to withdraw the endpoint of a catalog"
-            );
+            warn_of_withdrawal(&self.key, &error);
+            let retries = withdraw(Arc::clone(publisher), self.key.clone());
+            self.withdrawal = Some(AbortOnDropHandle::new(tokio::spawn(retries)));
+        }
+    }
+
+    /// Stops the retries of a withdrawal.
+    async fn stop_withdrawal(&mut self) {
+        if let Some(withdrawal) = self.withdrawal.take() {
+            withdrawal.abort();
+            // An error reports the cancellation.
+            drop(withdrawal.await);
         }
     }
 
@@ -326,6 +339,25 @@ impl CatalogWorker {
         self.unpublish().await;
         sleep(delay).await;
     }
+}
+
+/// Stops serving a catalog from the built-in server, and retries until that succeeds.
+async fn withdraw(publisher: Arc<CatalogPublisher>, key: CatalogKey) {
+    let mut delay = Duration::from_secs(1);
+    while let Err(error) = publisher.withdraw().await {
+        warn_of_withdrawal(&key, &error);
+        sleep(delay).await;
+        delay = (delay * 2).min(MAX_DELAY);
+    }
+}
+
+fn warn_of_withdrawal(key: &CatalogKey, error: &registry_server::Error) {
+    let problem = manifests::error::chain(error);
+    warn!(
+        catalog = %key,
+        error = problem,
+        "failed to withdraw the previous endpoint of a catalog that another server serves"
+    );
 }
 
 /// Sleeps for the given time, or forever if it is `None`.

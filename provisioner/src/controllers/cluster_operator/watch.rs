@@ -23,7 +23,7 @@ use super::{
     reduce,
 };
 use apply::{
-    api_error::{self as answer, code, is_refusal},
+    api_error::{self, code, is_refusal},
     backoff::WatchBackoff,
 };
 
@@ -72,7 +72,7 @@ where
         let mut outage = Some(WatchOutage::start());
         loop {
             if let Err(error) = self.once(shared, &mut outage).await {
-                if answer::is_outage(code(&error)) {
+                if api_error::is_outage(code(&error)) {
                     // The API server may have another version after its restart.
                     shared.ctx.versions.doubt();
                 }
@@ -90,8 +90,10 @@ where
                     debug!(%kind, %error, "watch failed; relisting");
                 }
                 // Not before the time that the API server requests, up to a limit.
-                let asked = answer::wait(&error).unwrap_or_default().min(GRACE_PERIOD);
-                sleep(backoff.after(is_refusal).max(asked)).await;
+                let requested = api_error::wait(&error)
+                    .unwrap_or_default()
+                    .min(GRACE_PERIOD);
+                sleep(backoff.after(is_refusal).max(requested)).await;
             }
         }
     }

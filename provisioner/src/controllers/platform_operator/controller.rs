@@ -46,7 +46,7 @@ use crate::{
     controllers::{backoff::Backoff, context::Context},
 };
 use apply::{
-    api_error as answer,
+    api_error,
     backoff::{NoWatchBackoff, patient},
 };
 
@@ -207,7 +207,7 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
         let shared = Arc::clone(&shared);
         move |event| {
             if let Err(error) = event
-                && answer::is_outage(answer::code(error))
+                && api_error::is_outage(api_error::code(error))
             {
                 // The API server may have another version after its restart.
                 shared.ctx.versions.doubt();

@@ -8,7 +8,7 @@ use manifests::{
 };
 
 use crate::controllers::context::Context;
-use apply::{api_error as answer, backoff::patient};
+use apply::{api_error, backoff::patient};
 
 /// Watches the ClusterVersion while its kind is served. During an update of the cluster it is written every few seconds;
 /// only a change of the versions counts.
@@ -36,12 +36,12 @@ pub(crate) async fn follow(ctx: &Context) {
                     }
                     Ok(watcher::Event::Delete(_)) => last.take().is_some(),
                     Ok(watcher::Event::Init) => false,
-                    // It may have been deleted while the watch was interrupted.
+                    // The ClusterVersion may have been deleted while the watch was interrupted.
                     Ok(watcher::Event::InitDone) => {
                         !std::mem::take(&mut is_listed) && last.take().is_some()
                     }
                     // The API server may have another version after its restart.
-                    Err(error) => answer::is_outage(answer::code(&error)),
+                    Err(error) => api_error::is_outage(api_error::code(&error)),
                 };
                 if is_news {
                     ctx.versions.doubt();

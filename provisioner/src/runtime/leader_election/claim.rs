@@ -75,25 +75,17 @@ mod tests {
     }
 
     #[test]
-    fn unheld_or_own_lease_is_acquired() {
-        let now = Instant::now();
-        let observed = &mut ObservedLease::default();
-        assert_rows! {
-            claim(None, "me", observed, now) => LeaseAction::Take;
-            claim(Some(&LeaseSpec::default()), "me", observed, now) => LeaseAction::Take;
-            claim(Some(&lease("", 0)), "me", observed, now) => LeaseAction::Take;
-            claim(Some(&lease("me", 0)), "me", observed, now) => LeaseAction::Renew;
-        }
-    }
-
-    #[test]
-    fn foreign_lease_expires_by_the_local_clock() {
+    fn lease_is_acquired_if_unheld_own_or_expired_locally() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
-        let observed = &mut ObservedLease::default();
+        let (unheld, observed) = (&mut ObservedLease::default(), &mut ObservedLease::default());
         let wait = LeaseAction::Wait("other".to_owned());
-        // The renewal time lies far in the past or future, and is ignored.
         assert_rows! {
+            claim(None, "me", unheld, start) => LeaseAction::Take;
+            claim(Some(&LeaseSpec::default()), "me", unheld, start) => LeaseAction::Take;
+            claim(Some(&lease("", 0)), "me", unheld, start) => LeaseAction::Take;
+            claim(Some(&lease("me", 0)), "me", unheld, start) => LeaseAction::Renew;
+            // The renewal time lies far in the past or future, and is ignored.
             claim(Some(&lease("other", 0)), "me", observed, after(0)) => wait;
             claim(Some(&lease("other", 0)), "me", observed, after(9)) => wait;
             claim(Some(&lease("other", 40_000_000_000)), "me", observed, after(10)) => wait;

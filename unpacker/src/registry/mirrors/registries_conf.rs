@@ -155,25 +155,17 @@ mod tests {
             prefix = "*.example"
             insecure = true
         "#;
-        let mirror = |location: &str, pull, insecure| Mirror {
+        let one = ("a.example/x", Pull::Digests, false);
+        let two = ("b.example", Pull::Tags, true);
+        let mirrors = [one, two].map(|(location, pull, insecure)| Mirror {
             location: location.to_owned(),
             pull,
             insecure,
-        };
-        let rule = |source: &str, mirrors, blocked, insecure| Rule {
-            source: source.to_owned(),
-            mirrors,
-            blocked,
-            insecure,
-            ..Rule::default()
-        };
-        let one = ("a.example/x", Pull::Digests, false);
-        let two = ("b.example", Pull::Tags, true);
-        let mirrors = [one, two].map(|(location, pull, insecure)| mirror(location, pull, insecure));
+        });
         let rules = [
-            rule("quay.io/org", mirrors.to_vec(), false, false),
-            rule("old.example", vec![], true, false),
-            rule("*.example", vec![], false, true),
+            with!(Rule, source: "quay.io/org".to_owned(), mirrors: mirrors.to_vec()),
+            with!(Rule, source: "old.example".to_owned(), blocked: true),
+            with!(Rule, source: "*.example".to_owned(), insecure: true),
         ];
         assert_eq!(Mirrors::from_registries_conf(text).unwrap().rules(), rules);
     }

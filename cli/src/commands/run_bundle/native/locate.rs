@@ -135,7 +135,7 @@ mod tests {
         let prod = || instance("tide", None, Some("prod"));
         let ci = || instance("high", Some("ci"), None);
         let unknown = || instance("new", None, None);
-        for (found, asked, expected) in ::tests::rows![
+        for (found, requested, expected) in ::tests::rows![
             vec![], Some("ci") => Ok("nothing");
             vec![prod()], None => Ok("here tide");
             vec![prod()], Some("prod") => Ok("here tide");
@@ -149,12 +149,12 @@ mod tests {
             vec![prod(), ci()], None => Err("*has 2 BundleInstances: tide, high*");
             vec![ci(), unknown()], Some("ci") => Err("*has 2 BundleInstances: high, new*");
         ] {
-            let found = choose(found, "tide", asked).map(|located| match located {
+            let found = choose(found, "tide", requested).map(|located| match located {
                 LocatedInstance::None => "nothing".to_owned(),
                 LocatedInstance::InNamespace(instance) => format!("here {}", instance.name_any()),
                 LocatedInstance::OtherNamespace(other) => format!("elsewhere {}", other.name_any()),
             });
-            ::tests::table::assert_outcome(found, expected.map(str::to_owned), asked);
+            ::tests::table::assert_outcome(found, expected.map(str::to_owned), requested);
         }
     }
 

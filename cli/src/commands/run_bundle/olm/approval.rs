@@ -38,27 +38,27 @@ pub(super) fn pending_approvals(
     let waiting = subscriptions.iter().filter(|subscription| {
         subscription.name() != own && subscription.spec.install_plan_approval == "Manual"
     });
-    let mut found = BTreeSet::new();
+    let mut pending = BTreeSet::new();
     for subscription in waiting {
         let spec = &subscription.spec;
         for (csv, package) in &packages {
             let is_foreign = match package {
                 Some(package) => *package == spec.name && own_package != Some(package),
-                // OLM updates the Subscription a moment after its plan, so the package is compared, if known.
+                // OLM updates the Subscription a moment after its plan. A known package is therefore compared instead.
                 None => *csv == subscription.status.current_csv || *csv == spec.starting_csv,
             };
             if is_foreign {
-                found.insert(PendingApproval {
+                pending.insert(PendingApproval {
                     csv: (*csv).to_owned(),
                     subscription: subscription.name().to_owned(),
                 });
             }
         }
     }
-    found
+    pending
 }
 
-/// Explains why a plan is not approved, and how its owners can approve it.
+/// Explains why a plan is not approved, and how the user can approve it.
 pub(super) fn refusal(others: &BTreeSet<PendingApproval>, plan: &str, namespace: &str) -> String {
     let versions: Vec<String> = others
         .iter()

@@ -15,7 +15,7 @@ use manifests::api::{
 };
 use serde::de::DeserializeOwned;
 
-use self::pending_plans::{unfinished_plans, wait_or_fail};
+use self::pending_plans::{end_plan, unfinished_plans};
 use super::{
     api::{Olm, OlmObject, changes, wait_for},
     namespace, objects, operator_group,
@@ -55,8 +55,8 @@ pub(in crate::commands::run_bundle) async fn cleanup(
             command(&format!("cleanup {package} --namespace {namespace}"))
         ));
     }
-    for install in &unfinished {
-        wait_or_fail(task, namespace, install).await?;
+    for plan in &unfinished {
+        end_plan(task, namespace, plan).await?;
     }
     let lookup = read_state(olm, namespace, args);
     let CleanupState {
@@ -87,7 +87,7 @@ pub(in crate::commands::run_bundle) async fn cleanup(
     } else {
         message::note("Skipping CRD deletion");
     }
-    // All are deleted before the first wait, so that none replaces another one.
+    // All versions are deleted before the first wait, so that none replaces another one.
     for name in &plan.csvs {
         delete::<ClusterServiceVersion>(task, namespace, name).await?;
     }
@@ -106,7 +106,7 @@ pub(in crate::commands::run_bundle) async fn cleanup(
             is_group_deleted = operator_group(task, namespace).await?;
         }
     }
-    // The CatalogSource is deleted last, because a later run detects by it that objects remain.
+    // The CatalogSource is deleted last, because a later run concludes from the CatalogSource that objects remain.
     if let Some((name, source_namespace)) = &plan.source {
         wait_deleted::<CatalogSource>(task, source_namespace, name).await?;
     }
@@ -201,9 +201,9 @@ async fn read_state(
     })
 }
 
-/// Decides which CRDs are deleted: those that no other operator owns, not even the same one in another namespace. A user
-/// who may not read the owners has to request the deletion, because all custom resources of the cluster are deleted with a
-/// CRD.
+/// Decides which CRDs are deleted: those that no other operator owns, not even the same operator in another namespace.
+/// A user who may not read the owners has to request the deletion, because all custom resources of the cluster are
+/// deleted with a CRD.
 fn crds(
     owned: BTreeSet<String>,
     csvs: Result<&[ClusterServiceVersion], &String>,
@@ -267,7 +267,7 @@ fn csvs(
         [status.installed_csv.clone(), status.current_csv.clone()]
     };
     let own = subscription(all, namespace, package);
-    let others: BTreeSet<String> = all
+    let foreign: BTreeSet<String> = all
         .iter()
         .filter(|other| other.metadata.namespace.as_deref() == Some(namespace))
         .filter(|other| own != Some(*other))
@@ -277,15 +277,15 @@ fn csvs(
     let labeled = csvs
         .iter()
         .filter(|csv| csv.labels().contains_key(&component));
-    let mut open: Vec<String> = labeled.map(kube::ResourceExt::name_any).collect();
-    open.extend(own.into_iter().flat_map(versions));
+    let mut pending: Vec<String> = labeled.map(kube::ResourceExt::name_any).collect();
+    pending.extend(own.into_iter().flat_map(versions));
     let mut found = BTreeSet::new();
-    while let Some(name) = open.pop() {
-        if !others.contains(&name)
+    while let Some(name) = pending.pop() {
+        if !foreign.contains(&name)
             && let Some(csv) = csvs.iter().find(|csv| csv.name() == name)
             && found.insert(name)
         {
-            open.push(csv.spec.replaces.clone());
+            pending.push(csv.spec.replaces.clone());
         }
     }
     found

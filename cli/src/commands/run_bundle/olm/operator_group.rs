@@ -149,12 +149,8 @@ mod tests {
     // parity: sdk-4
     #[test]
     fn operator_group_follows_install_mode_and_namespace() {
-        let (all, own, single, multi) = (
-            "AllNamespaces",
-            "OwnNamespace",
-            "SingleNamespace",
-            "MultiNamespace",
-        );
+        let [all, own] = ["AllNamespaces", "OwnNamespace"];
+        let [single, multi] = ["SingleNamespace", "MultiNamespace"];
         let every = [all, own, single, multi];
         let create = |names: &[&str]| Ok(GroupDecision::Create(set(names)));
         let used = |name: &str| Ok(GroupDecision::Use(name.to_owned()));

@@ -1,8 +1,9 @@
 //! Progress of OLM with an operator, and the next step: InstallPlans to approve, one version after the other.
 //!
-//! OLM does not retry an InstallPlan in the phase `Failed`, after a minute of attempts, or a bundle that its Job failed to
-//! unpack, unless the OperatorGroup requests retries. It retries everything else: a plan that reports `InstallCheckFailed`
-//! or `retrying execution`, and a failed resolution, whose cause may be that OLM has not read the new catalog yet.
+//! OLM does not retry an InstallPlan in the phase `Failed`, which a plan reaches after a minute of attempts. OLM also
+//! does not retry a bundle that a Job failed to unpack, unless the OperatorGroup requests retries. OLM retries
+//! everything else: a plan that reports `InstallCheckFailed` or `retrying execution`, and a failed resolution, whose
+//! cause may be that OLM has not read the new catalog yet.
 
 use kube::ResourceExt as _;
 use manifests::api::olm::{
@@ -76,7 +77,7 @@ pub(super) fn next(state: OlmState<'_>) -> NextStep {
     };
     match (next, replaced_csv.stall_reason(state.subscription)) {
         (NextStep::Wait(_) | NextStep::Approve(_), Some(reason)) => NextStep::Failed(reason),
-        // If it were approved, one more version would wait, and no other one could take its place.
+        // An approved plan would add one more version that waits, and no other version could take its place.
         (NextStep::Approve(plan), None) if replaced_csv.is_first() => NextStep::Wait(format!(
             "the approval of InstallPlan {plan}: {}",
             replaced_csv.describe()
@@ -100,13 +101,13 @@ fn by_plans(state: OlmState<'_>) -> NextStep {
     let latest = csv.map(|csv| csv.status.latest.clone()).unwrap_or_default();
     let installs_target = state.plan.is_some_and(|plan| plan.csvs().contains(target));
     // The plan has created the desired version, and OLM makes no other plan for that version.
-    let is_begun = installs_target && csv.is_some() && latest.phase != "Succeeded";
+    let has_started = installs_target && csv.is_some() && latest.phase != "Succeeded";
     if let Some(plan) = state.plan
         && let Some(reason) = failure(plan)
         // An earlier failure does not concern this change.
-        && (is_begun || state.before.failed_plan.as_deref() != Some(plan.name()))
+        && (has_started || state.before.failed_plan.as_deref() != Some(plan.name()))
     {
-        let remedy = if is_begun {
+        let remedy = if has_started {
             resume_remedy(plan)
         } else if csv.is_none() && subscription.is_upgrade_pending() {
             replan_remedy(subscription)
@@ -142,7 +143,7 @@ fn by_plans(state: OlmState<'_>) -> NextStep {
             );
             return NextStep::Wait(match running {
                 // The problem of the plan is the reason for missing objects.
-                Some(event) if is_begun => format!("{event}; {csv}"),
+                Some(event) if has_started => format!("{event}; {csv}"),
                 _ => csv,
             });
         }

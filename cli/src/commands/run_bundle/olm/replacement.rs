@@ -1,9 +1,9 @@
-//! Versions that OLM does not replace yet. OLM replaces only a version that has succeeded, or one that has failed if the
-//! OperatorGroup allows that. It does not report this: the next version stays Pending with the reason only in OLM's log, or
-//! OLM makes no plan at all.
+//! Versions that OLM does not replace yet. OLM replaces only a version that has succeeded, or one that has failed if
+//! the OperatorGroup allows that. OLM does not report such a version: the next version remains Pending with the reason
+//! only in OLM's log, or OLM makes no plan at all.
 //!
-//! A version that never becomes healthy repeats the same phases: Installing for five minutes, Failed for a
-//! moment, Pending. Its phase alone is thus not conclusive. Its conditions are, of which OLM keeps the last twenty.
+//! A version that never becomes healthy repeats the same phases: Installing for five minutes, Failed for a moment,
+//! Pending. The phase alone is therefore not conclusive. The conditions are, of which OLM keeps the last twenty.
 
 use kube::ResourceExt as _;
 use manifests::api::olm::{ClusterServiceVersion, OlmCondition, OperatorGroup, Subscription};
@@ -13,7 +13,7 @@ use crate::commands::run_bundle::command;
 
 /// Maximum length of a chain of versions that wait for one another.
 const MAX_CHAIN: usize = 50;
-/// Reasons of a transient failure: OLM retries by itself when its cause is resolved.
+/// Reasons of a transient failure: OLM retries when the cause is resolved.
 const TRANSIENT: [&str; 2] = ["ComponentUnhealthy", "RequirementsNotMet"];
 /// Reasons for which OLM does not check whether upgrades fail forward.
 const BLOCKING: [&str; 7] = [
@@ -30,9 +30,9 @@ const BLOCKING: [&str; 7] = [
 #[derive(Debug)]
 pub(super) struct ReplacedCsv {
     csv: ClusterServiceVersion,
-    /// Whether OLM upgrades from it if it fails.
+    /// Whether OLM upgrades from a failed version.
     fails_forward: bool,
-    /// OperatorGroup that could request that; `None` if it does so already, or if OLM does not check it.
+    /// OperatorGroup that could allow such upgrades; `None` if it already allows them, or if OLM does not check that.
     group: Option<String>,
 }
 
@@ -107,8 +107,8 @@ fn has_failed(csv: &ClusterServiceVersion) -> bool {
     };
     let all = &csv.status.conditions;
     let has_succeeded = |condition: &OlmCondition| condition.phase == "Succeeded";
-    let since = all.iter().rposition(has_succeeded).unwrap_or(0);
-    let recent = all.iter().skip(since);
+    let last_success = all.iter().rposition(has_succeeded).unwrap_or(0);
+    let recent = all.iter().skip(last_success);
     let mut pairs = recent.clone().zip(recent.skip(1));
     // A fixed version is installed again for another reason.
     is_failure(&csv.status.latest)

@@ -1,5 +1,5 @@
 //! Bundles that OLM failed to unpack. The condition is set on every Subscription of the namespace and does not name the
-//! bundle. The bundle's Job in the namespace of the catalog does.
+//! bundle. The Job in the namespace of the catalog names the bundle.
 
 use std::collections::BTreeSet;
 
@@ -105,11 +105,11 @@ async fn failed_images(
 
 /// Returns the images that have only failed Jobs: OLM uses a Job that has not failed, if one exists.
 fn images(jobs: &[Job]) -> BTreeSet<String> {
-    let (failed, others): (Vec<&Job>, Vec<&Job>) = jobs.iter().partition(|job| is_failed(job));
-    let others: BTreeSet<&str> = others.into_iter().filter_map(bundle_image).collect();
+    let (failed, not_failed): (Vec<&Job>, Vec<&Job>) = jobs.iter().partition(|job| is_failed(job));
+    let usable: BTreeSet<&str> = not_failed.into_iter().filter_map(bundle_image).collect();
     let failed = failed.into_iter().filter_map(bundle_image);
     failed
-        .filter(|image| !others.contains(image))
+        .filter(|image| !usable.contains(image))
         .map(str::to_owned)
         .collect()
 }

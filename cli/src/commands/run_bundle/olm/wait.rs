@@ -20,7 +20,8 @@ use crate::{
     output::{message, progress as line},
 };
 
-/// Timeout for the connection of OLM to a catalog. OLM reports it late, so that the command continues without the report.
+/// Timeout for the connection of OLM to a catalog. OLM reports the connection late, so the command continues without
+/// the report.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Waits until OLM is connected to a catalog at its address, at most for [`CONNECT_TIMEOUT`].

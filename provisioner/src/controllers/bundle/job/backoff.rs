@@ -92,29 +92,26 @@ mod tests {
     // parity: rukpak-14
     #[test]
     fn delay_between_jobs_grows() {
-        let tries = JobBackoff::default();
-        let start = Instant::now();
-        let mut now = start;
-        assert_eq!(tries.wait("a", now), Duration::ZERO);
-        for seconds in [15, 30, 60, 120, 240, 300, 300] {
-            tries.made("a", now);
-            let pause = Duration::from_secs(seconds);
-            assert_eq!(tries.wait("a", now), pause);
-            assert_eq!(tries.wait("b", now), Duration::ZERO);
-            now += pause;
-            assert_eq!(tries.wait("a", now), Duration::ZERO);
+        let (backoff, mut now) = (JobBackoff::default(), Instant::now());
+        let wait = |name, now| backoff.wait(name, now).as_secs();
+        assert_eq!(wait("a", now), 0);
+        for delay in [15, 30, 60, 120, 240, 300, 300] {
+            backoff.made("a", now);
+            assert_eq!((wait("a", now), wait("b", now)), (delay, 0));
+            now += Duration::from_secs(delay);
+            assert_eq!(backoff.wait("a", now), Duration::ZERO);
         }
         // Jobs before the reset do not count.
-        assert_rows!({ now += RESET_AFTER * 2; tries.made("a", now); tries.wait("a", now) } => Duration::from_secs(15));
-        assert_rows!({ tries.forget("a"); tries.wait("a", now) } => Duration::ZERO);
+        assert_rows!({ now += RESET_AFTER * 2; backoff.made("a", now); backoff.wait("a", now) } => Duration::from_secs(15));
+        assert_rows!({ backoff.forget("a"); backoff.wait("a", now) } => Duration::ZERO);
     }
 
     #[test]
     fn bundle_is_clean_until_its_next_job() {
-        let tries = JobBackoff::default();
-        tries.mark_finished("a");
-        assert!(tries.is_finished("a") && !tries.is_finished("b"));
-        tries.made("a", Instant::now());
-        assert!(!tries.is_finished("a"));
+        let backoff = JobBackoff::default();
+        backoff.mark_finished("a");
+        assert!(backoff.is_finished("a") && !backoff.is_finished("b"));
+        backoff.made("a", Instant::now());
+        assert!(!backoff.is_finished("a"));
     }
 }

@@ -287,30 +287,26 @@ mod tests {
     }
 
     #[test]
-    fn image_volume_runs_no_container_of_the_image() {
-        let job = declared(&bundle(Some("pull")), &pinned(), UnpackMode::ImageVolume);
-        let pod = &job["spec"]["template"]["spec"];
-        assert_eq!(pod["imagePullSecrets"], json!([{"name": "pull"}]));
-        let containers = pod["containers"].as_array().unwrap();
-        assert_eq!(containers.len(), 1);
-        assert_eq!(containers[0]["image"], Settings::default().jobs.image);
-        assert_eq!(pod["initContainers"], json!([]));
-        let volume = &pod["volumes"][1]["image"];
-        assert_eq!(volume["reference"], pinned().reference.to_string());
-        assert_eq!(volume["pullPolicy"], "IfNotPresent");
-        assert_eq!(containers[0]["volumeMounts"][1]["readOnly"], true);
-    }
-
-    #[test]
-    fn init_container_installs_the_program_into_the_image() {
-        let job = declared(&bundle(None), &tag(), UnpackMode::InitContainer);
-        let pod = &job["spec"]["template"]["spec"];
-        let (init, main) = (&pod["initContainers"][0], &pod["containers"][0]);
-        assert_eq!(init["image"], Settings::default().jobs.image);
-        assert_eq!(main["image"], "quay.io/a/b:v1");
-        assert_eq!(main["imagePullPolicy"], "Always");
-        assert_eq!(main["command"], json!(["/.rukpak/unpack"]));
-        assert_eq!(pod["imagePullSecrets"], json!([]));
+    fn only_the_init_container_mode_runs_the_image() {
+        let pod = |secret, image: &Image, mode| {
+            declared(&bundle(secret), image, mode)["spec"]["template"]["spec"].clone()
+        };
+        let volume = pod(Some("pull"), &pinned(), UnpackMode::ImageVolume);
+        let init = pod(None, &tag(), UnpackMode::InitContainer);
+        let program = Settings::default().jobs.image;
+        assert_rows! {
+            volume["imagePullSecrets"] => json!([{"name": "pull"}]);
+            volume["containers"].as_array().unwrap().len() => 1;
+            volume["containers"][0]["image"] => program;
+            volume["initContainers"] => json!([]);
+            volume["volumes"][1]["image"] => json!({"reference": pinned().reference.to_string(), "pullPolicy": "IfNotPresent"});
+            volume["containers"][0]["volumeMounts"][1]["readOnly"] => true;
+            init["initContainers"][0]["image"] => program;
+            init["containers"][0]["image"] => "quay.io/a/b:v1";
+            init["containers"][0]["imagePullPolicy"] => "Always";
+            init["containers"][0]["command"] => json!(["/.rukpak/unpack"]);
+            init["imagePullSecrets"] => json!([]);
+        }
     }
 
     // parity: rukpak-45

@@ -229,8 +229,8 @@ mod tests {
     async fn waiting_bundle_is_woken() {
         let turns = std::sync::Arc::new(full());
         assert!(!turns.try_start("a", "a"));
-        let asked = std::sync::Arc::clone(&turns);
-        let next = tokio::spawn(async move { asked.next_granted().await });
+        let waiting = std::sync::Arc::clone(&turns);
+        let next = tokio::spawn(async move { waiting.next_granted().await });
         tokio::task::yield_now().await;
         turns.observe(&Event::Apply(job("3", Some("Failed"))));
         assert_eq!(next.await.unwrap().0, "a");

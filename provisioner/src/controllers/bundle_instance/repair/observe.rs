@@ -212,15 +212,18 @@ mod tests {
     #[test]
     fn health_of_leaving_objects_does_not_count() {
         let identity = |name: &str| crate::fixtures::identity("apps", "Deployment", "tide", name);
-        let names = ["stays", "going", "denied"];
+        let names = ["retained", "terminating", "denied"];
         let inventory: Inventory = names.map(|name| (identity(name), Entry::default())).into();
         let failed = || with!(ObservedObject::default() => health: health::Health::Failed("crashes".to_owned()));
         let mut view = with!(InstanceView::default() => synced: true);
         view.objects
             .extend(names.map(|name| (identity(name), failed())));
-        let leaving = ["going".to_owned(), "denied: may not be deleted".to_owned()];
+        let leaving = [
+            "terminating".to_owned(),
+            "denied: may not be deleted".to_owned(),
+        ];
         let removing = leaving.map(|line| format!("Deployment tide/{line}"));
-        assert_rows!(unhealthy_of(Some(&inventory), &view, &removing).all() => [identity("stays")].into());
+        assert_rows!(unhealthy_of(Some(&inventory), &view, &removing).all() => [identity("retained")].into());
         let HealthState::Failed(failed) = health_of(Some(&inventory), &view, &removing) else {
             panic!("an object failed");
         };

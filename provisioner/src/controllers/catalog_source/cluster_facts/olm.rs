@@ -1,9 +1,9 @@
-//! Watches whether OLM serves catalogs, and the objects that declare its version. The latter are watched only once a
-//! template needs the version.
+//! Watches whether OLM serves catalogs, and the objects that declare the version of OLM. The objects are watched only
+//! once a template needs the version.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeMap, pin::pin, time::Instant};
 
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api, ResourceExt as _,
@@ -27,26 +27,26 @@ use crate::{
     },
     runtime::settings::CatalogServer,
 };
-use apply::backoff::patient;
+use apply::{api_error, backoff::patient};
 
 /// Relevant part of a Deployment of OLM's catalog-operator.
 #[derive(Debug)]
-struct Deployed {
+struct ObservedDeployment {
     operator: CatalogOperatorState,
     facts: DeploymentFacts,
 }
 
-/// Reports forever whether OLM serves catalogs, and what its Deployment declares.
-pub(super) async fn watch_server(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
-    let report = |has_olm: bool, facts: Option<&DeploymentFacts>| {
-        let was_known = !around.borrow().pending.contains(&FactSource::Olm);
-        if !was_known || around.borrow().has_olm != has_olm {
+/// Reports forever whether OLM serves catalogs, and the facts that its Deployment declares.
+pub(super) async fn watch_server(ctx: &Context, sender: &watch::Sender<ClusterFacts>) {
+    let report = |has_olm: bool, deployment: Option<&DeploymentFacts>| {
+        let was_known = !sender.borrow().pending.contains(&FactSource::Olm);
+        if !was_known || sender.borrow().has_olm != has_olm {
             info!(has_olm, "determined whether OLM serves CatalogSources");
         }
         ctx.metrics.olm_serves(has_olm);
-        change(around, FactSource::Olm, |around| {
-            around.has_olm = has_olm;
-            around.olm.deployment = facts.cloned().unwrap_or_default();
+        change(sender, FactSource::Olm, |facts| {
+            facts.has_olm = has_olm;
+            facts.olm.deployment = deployment.cloned().unwrap_or_default();
         });
     };
     // A Deployment of that name belongs to OLM only where OLM's kinds are served.
@@ -61,16 +61,20 @@ pub(super) async fn watch_server(ctx: &Context, around: &watch::Sender<ClusterFa
         CatalogServer::Auto => {
             ctx.discovery
                 .while_served(&kind, |kind| async move {
-                    let was = {
-                        let around = around.borrow();
-                        let is_known = !around.pending.contains(&FactSource::Olm);
-                        is_known.then_some(around.has_olm)
+                    let was_serving = {
+                        let facts = sender.borrow();
+                        let is_known = !facts.pending.contains(&FactSource::Olm);
+                        is_known.then_some(facts.has_olm)
                     };
                     match kind {
                         None => report(false, None),
                         Some(_) => {
-                            watch_deployments(ctx, Some(OlmDetector::starting_from(was)), report)
-                                .await;
+                            watch_deployments(
+                                ctx,
+                                Some(OlmDetector::starting_from(was_serving)),
+                                report,
+                            )
+                            .await;
                         }
                     }
                 })
@@ -82,14 +86,23 @@ pub(super) async fn watch_server(ctx: &Context, around: &watch::Sender<ClusterFa
 /// Watches the Deployments of OLM's catalog-operator. Without a detector, OLM serves because of the configuration.
 async fn watch_deployments(
     ctx: &Context,
-    mut detector: Option<OlmDetector>,
+    detector: Option<OlmDetector>,
     report: &(impl Fn(bool, Option<&DeploymentFacts>) + Sync),
 ) {
     let api: Api<Deployment> = Api::all(ctx.client.clone());
     // This selector needs only the permission to watch objects of that name.
     let config = watcher::Config::default().fields(&format!("metadata.name={OPERATOR}"));
-    let mut events = patient(watcher::watcher(api, config)).boxed();
-    let (mut deployments, mut listing) = (None, BTreeMap::<String, Deployed>::new());
+    let events = patient(watcher::watcher(api, config));
+    follow_deployments(events, detector, report).await;
+}
+
+async fn follow_deployments(
+    events: impl Stream<Item = watcher::Result<Event<Deployment>>> + Send,
+    mut detector: Option<OlmDetector>,
+    report: &(impl Fn(bool, Option<&DeploymentFacts>) + Sync),
+) {
+    let mut events = pin!(events);
+    let (mut deployments, mut listing) = (None, BTreeMap::<String, ObservedDeployment>::new());
     let mut next_check: Option<Instant> = None;
     loop {
         let timer = async {
@@ -121,8 +134,10 @@ async fn watch_deployments(
                     "failed to watch the Deployments {OPERATOR}; grant the provisioner list and watch on them, or set \
                      --catalog-server"
                 );
-                // Two programs must not serve the same catalogs because of a failed watch.
-                if deployments.is_none() {
+                // Two programs must not serve the same catalogs because of missing permissions. Other errors are transient,
+                // and the last decision remains: a catalog that is withdrawn for a moment loses its clients.
+                let is_refused = api_error::code(&error).is_some_and(api_error::is_refusal);
+                if deployments.is_none() && is_refused {
                     report(true, None);
                 }
             }
@@ -142,35 +157,36 @@ async fn watch_deployments(
     }
 }
 
-fn insert(deployments: &mut BTreeMap<String, Deployed>, deployment: &Deployment) {
+fn insert(deployments: &mut BTreeMap<String, ObservedDeployment>, deployment: &Deployment) {
     let namespace = deployment.namespace().unwrap_or_default();
     if NAMESPACES.contains(&namespace.as_str()) {
-        let deployed = Deployed {
+        let observed = ObservedDeployment {
             operator: CatalogOperatorState::from_deployments(deployment),
             facts: deployment.into(),
         };
-        deployments.insert(namespace, deployed);
+        deployments.insert(namespace, observed);
     }
 }
 
-/// Watches the objects that declare the version of OLM in addition to its Deployment, once a template needs the version.
-pub(super) async fn watch_version(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
-    let mut facts = around.subscribe();
-    let is_required = facts.wait_for(|around| around.wanted.contains(&FactSource::Packageserver));
+/// Watches the objects that declare the version of OLM in addition to its Deployment, once a template needs the
+/// version.
+pub(super) async fn watch_version(ctx: &Context, sender: &watch::Sender<ClusterFacts>) {
+    let mut facts = sender.subscribe();
+    let is_required = facts.wait_for(|facts| facts.required.contains(&FactSource::Packageserver));
     if is_required.await.is_err() {
         return;
     }
     tokio::join!(
-        watch_cluster_operator(ctx, around),
-        watch_packageserver(ctx, around),
+        watch_cluster_operator(ctx, sender),
+        watch_packageserver(ctx, sender),
     );
 }
 
-async fn watch_cluster_operator(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
+async fn watch_cluster_operator(ctx: &Context, sender: &watch::Sender<ClusterFacts>) {
     let kind = GroupVersionKind::gvk("config.openshift.io", "v1", "ClusterOperator");
     let report = &|operator: Option<&ClusterOperator>| {
-        change(around, FactSource::ClusterOperator, |around| {
-            around.olm.cluster_operator = operator.and_then(reported_version);
+        change(sender, FactSource::ClusterOperator, |facts| {
+            facts.olm.cluster_operator = operator.and_then(reported_version);
         });
     };
     ctx.discovery
@@ -185,33 +201,33 @@ async fn watch_cluster_operator(ctx: &Context, around: &watch::Sender<ClusterFac
                     %error,
                     "failed to watch ClusterOperator {CLUSTER_OPERATOR}; image templates keep the last known OLM version"
                 );
-                change(around, FactSource::ClusterOperator, |_| {});
+                change(sender, FactSource::ClusterOperator, |_| {});
             })
             .await;
         })
         .await;
 }
 
-async fn watch_packageserver(ctx: &Context, around: &watch::Sender<ClusterFacts>) {
+async fn watch_packageserver(ctx: &Context, sender: &watch::Sender<ClusterFacts>) {
     let kind = GroupVersionKind::gvk(GROUP, "v1alpha1", "ClusterServiceVersion");
     ctx.discovery
         .while_served(&kind, |served| async move {
             let Some(kind) = served else {
-                change(around, FactSource::Packageserver, |around| {
-                    around.olm.packageserver = None;
+                change(sender, FactSource::Packageserver, |facts| {
+                    facts.olm.packageserver = None;
                 });
                 return;
             };
             let api: Api<PartialObjectMeta<DynamicObject>> =
                 Api::all_with(ctx.client.clone(), &kind.resource);
-            follow_packageserver(api, around).await;
+            follow_packageserver(api, sender).await;
         })
         .await;
 }
 
 async fn follow_packageserver(
     api: Api<PartialObjectMeta<DynamicObject>>,
-    around: &watch::Sender<ClusterFacts>,
+    sender: &watch::Sender<ClusterFacts>,
 ) {
     let only = format!("metadata.name={PACKAGESERVER}");
     let events = watcher::watcher(api, watcher::Config::default().fields(&only));
@@ -241,16 +257,51 @@ async fn follow_packageserver(
                     %error,
                     "failed to watch ClusterServiceVersion {PACKAGESERVER}; image templates keep the last known OLM version"
                 );
-                change(around, FactSource::Packageserver, |_| {});
+                change(sender, FactSource::Packageserver, |_| {});
                 continue;
             }
         }
-        change(around, FactSource::Packageserver, |around| {
+        change(sender, FactSource::Packageserver, |facts| {
             // An object of this name in another namespace may belong to any user.
             let mut own = NAMESPACES
                 .iter()
                 .filter_map(|namespace| labels.get(*namespace)?.clone());
-            around.olm.packageserver = own.next();
+            facts.olm.packageserver = own.next();
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt as _, stream};
+    use kube::core::Status;
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn only_refused_watches_make_olm_the_server() {
+        let failed = |code: u16| {
+            let status = Status::failure("no", "Any").with_code(code);
+            Err(watcher::Error::InitialListFailed(kube::Error::Api(
+                status.boxed(),
+            )))
+        };
+        let listed = || vec![Ok(Event::Init), Ok(Event::InitDone)];
+        for (was_serving, error, expected) in ::tests::rows![
+            None, 503 => &[false][..];
+            None, 429 => &[false];
+            Some(true), 500 => &[true];
+            None, 403 => &[true, false];
+            Some(false), 401 => &[true, false];
+        ] {
+            let reported = Mutex::new(Vec::new());
+            let report = |has_olm, _: Option<&DeploymentFacts>| reported.lock().push(has_olm);
+            let events = stream::iter([failed(error)].into_iter().chain(listed()));
+            let detector = OlmDetector::starting_from(was_serving);
+            let ended = follow_deployments(events, Some(detector), &report).now_or_never();
+            assert!(ended.is_some());
+            assert_eq!(reported.into_inner(), expected, "{was_serving:?} {error}");
+        }
     }
 }

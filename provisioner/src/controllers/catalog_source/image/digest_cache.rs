@@ -61,12 +61,12 @@ impl DigestCache {
     pub(in crate::controllers::catalog_source) fn get(
         &self,
         uid: &str,
-        named: ImageSelector<'_>,
+        selector: ImageSelector<'_>,
     ) -> Option<(Digest, String)> {
         let record = self.record(uid)?;
         let is_same_template =
-            record.template.is_some() && record.template == template_digest(named.template);
-        let is_same = record.image == named.image || is_same_template;
+            record.template.is_some() && record.template == template_digest(selector.template);
+        let is_same = record.image == selector.image || is_same_template;
         let digest = record.digest.filter(|_| is_same)?;
         Some((digest, record.image))
     }
@@ -86,18 +86,18 @@ impl DigestCache {
     pub(in crate::controllers::catalog_source) fn put(
         &self,
         uid: &str,
-        named: ImageSelector<'_>,
+        selector: ImageSelector<'_>,
         digest: Option<Digest>,
     ) -> io::Result<()> {
         let recorded = || {
-            self.get(uid, named)
-                .filter(|(_, image)| image == named.image)
+            self.get(uid, selector)
+                .filter(|(_, image)| image == selector.image)
         };
         let digest = digest.or_else(|| recorded().map(|(digest, _)| digest));
         let digest = digest.map_or_else(|| NO_DIGEST.to_owned(), |digest| digest.to_string());
-        let template = template_digest(named.template);
+        let template = template_digest(selector.template);
         let template = template.map_or_else(String::new, |digest| format!("{digest}\n"));
-        let text = format!("{digest}\n{}\n{template}", named.image);
+        let text = format!("{digest}\n{}\n{template}", selector.image);
         if self.read(uid).as_ref() == Some(&text) {
             return Ok(());
         }
@@ -140,17 +140,17 @@ impl DigestCache {
         Some(text)
     }
 
-    /// Removes the oldest tenth of the records if the cache has `most` or more.
-    fn sweep(&self, most: usize) -> io::Result<()> {
+    /// Removes the oldest tenth of the records if the cache has `max_records` or more.
+    fn sweep(&self, max_records: usize) -> io::Result<()> {
         let mut all: Vec<DirEntry> = fs::read_dir(&self.directory)?.collect::<io::Result<_>>()?;
-        if all.len() < most {
+        if all.len() < max_records {
             return Ok(());
         }
         all.sort_by_cached_key(|entry| {
             let written = entry.metadata().and_then(|metadata| metadata.modified());
             written.unwrap_or(SystemTime::UNIX_EPOCH)
         });
-        let retained = most / 10 * 9;
+        let retained = max_records / 10 * 9;
         let surplus = all.len().saturating_sub(retained);
         all.iter()
             .take(surplus)

@@ -1,5 +1,5 @@
-//! Images that can never be catalogs. Reading one may take minutes while other catalogs wait, so each image is rejected
-//! only once.
+//! Images that can never be catalogs. Reading one may take minutes while other catalogs wait, so a rejected
+//! image is not read again.
 
 use catalog::{registry, sqlite};
 
@@ -13,7 +13,7 @@ pub(in crate::controllers::catalog_source) struct RejectedImage {
     digest: String,
     /// True if the catalog was also to be served. Some catalogs can be read, but not served.
     for_serving: bool,
-    why: String,
+    reason: String,
 }
 
 // === impl RejectedImage ===
@@ -29,18 +29,18 @@ impl RejectedImage {
         Some(Self {
             digest,
             for_serving,
-            why: manifests::error::chain(error),
+            reason: manifests::error::chain(error),
         })
     }
 
-    /// Returns the same error for an unchanged image.
+    /// Returns the same error again, or `None` if the image or its use has changed.
     pub(in crate::controllers::catalog_source) fn same_error(
         &self,
         digest: &str,
         for_serving: bool,
     ) -> Option<Error> {
         let is_same = self.digest == digest && self.for_serving == for_serving;
-        is_same.then(|| Error::Rejected(self.why.clone()))
+        is_same.then(|| Error::Rejected(self.reason.clone()))
     }
 }
 

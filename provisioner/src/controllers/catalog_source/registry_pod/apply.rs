@@ -124,17 +124,17 @@ pub enum TagCheck<'a> {
     For(&'a str),
 }
 
-/// Applies the objects of a catalog and the plan for its pods. `asks` is set if the tag of the image has to be checked. As
-/// long as no pod is ready, a Service that points to the catalog server is left unchanged. `has_written` is set to true if
-/// any object was created or repaired, even if a later step fails.
+/// Applies the objects of a catalog and the plan for its pods. `tag_check` is set if the tag of the image has to be
+/// checked. As long as no pod is ready, a Service that points to the catalog server is left unchanged. `has_written` is
+/// set to true if any object was created or repaired, even if a later step fails.
 ///
 /// # Errors
 /// Returns an error if the catalog cannot have a pod, or if the API server rejects a request.
 pub async fn reconcile(
     client: &Client,
     desired: &RegistryPodSpec<'_>,
-    around: &PodEnvironment<'_>,
-    asks: Option<TagCheck<'_>>,
+    environment: &PodEnvironment<'_>,
+    tag_check: Option<TagCheck<'_>>,
     now: Timestamp,
     has_written: &mut bool,
 ) -> Result<RegistryPodState, Error> {
@@ -143,7 +143,7 @@ pub async fn reconcile(
         service,
         policies,
         mut pod,
-    } = objects(desired, around)?;
+    } = objects(desired, environment)?;
     let name = service.name_any();
     let account = ensure(client, account, diff::account, has_written).await?;
     for policy in policies {
@@ -163,7 +163,7 @@ pub async fn reconcile(
     } = decide(
         &observed,
         &hash,
-        needs_update_pod(asks, &observed, &hash),
+        needs_update_pod(tag_check, &observed, &hash),
         now,
     );
     add_secrets(&mut pod, account.image_pull_secrets.unwrap_or_default());
@@ -189,11 +189,11 @@ pub async fn reconcile(
 }
 
 /// Reports whether an update pod is needed to resolve the tag.
-fn needs_update_pod(asks: Option<TagCheck<'_>>, pods: &[PodObservation], hash: &str) -> bool {
+fn needs_update_pod(tag_check: Option<TagCheck<'_>>, pods: &[PodObservation], hash: &str) -> bool {
     let has = |pod: &PodObservation, digest: &str| {
         pod.is_ready && pod.hash == hash && pod.digest.as_deref() == Some(digest)
     };
-    match asks {
+    match tag_check {
         None => false,
         Some(TagCheck::Always) => true,
         Some(TagCheck::For(digest)) => !pods.iter().any(|pod| has(pod, digest)),
@@ -206,8 +206,8 @@ fn is_of_server(service: &Service) -> bool {
     has(labels::CATALOG) && !has(labels::CATALOG_POD)
 }
 
-/// Adds the pull secrets that others have attached to the service account, as OpenShift does for its internal registry.
-/// Such secrets do not cause a new pod.
+/// Adds the pull secrets that other clients have attached to the service account, as OpenShift does for its internal
+/// registry. Such secrets do not cause a new pod.
 fn add_secrets(pod: &mut Pod, account_secrets: Vec<LocalObjectReference>) {
     let Some(spec) = pod.spec.as_mut() else {
         return;

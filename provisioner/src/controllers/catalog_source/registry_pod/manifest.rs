@@ -104,7 +104,7 @@ pub struct RegistryPodObjects {
 /// Returns an error if the catalog cannot have a registry pod.
 pub fn objects(
     desired: &RegistryPodSpec<'_>,
-    around: &PodEnvironment<'_>,
+    environment: &PodEnvironment<'_>,
 ) -> Result<RegistryPodObjects, Invalid> {
     let name = desired.source.metadata.name.as_deref().unwrap_or_default();
     let service = name.replace('.', "-");
@@ -151,7 +151,7 @@ pub fn objects(
             policy("grpc-server", serving)?,
             policy("unpack-bundles", unpacking)?,
         ],
-        pod: make.pod(&pod(desired, around, &secrets))?,
+        pod: make.pod(&pod(desired, environment, &secrets))?,
     })
 }
 
@@ -247,7 +247,11 @@ fn typed<K: DeserializeOwned>(metadata: Value, mut rest: Value) -> Result<K, Inv
 }
 
 /// Returns the pod spec.
-fn pod(desired: &RegistryPodSpec<'_>, around: &PodEnvironment<'_>, secrets: &[Value]) -> Value {
+fn pod(
+    desired: &RegistryPodSpec<'_>,
+    environment: &PodEnvironment<'_>,
+    secrets: &[Value],
+) -> Value {
     let RegistryPodSpec {
         source, options, ..
     } = desired;
@@ -259,9 +263,9 @@ fn pod(desired: &RegistryPodSpec<'_>, around: &PodEnvironment<'_>, secrets: &[Va
     let usual = BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())]);
     let restricted = match options.security_context_config {
         Some(security) => security == Security::Restricted,
-        None => around.is_restricted,
+        None => environment.is_restricted,
     };
-    let served = ServerParts::new(desired, around, restricted);
+    let served = ServerParts::new(desired, environment, restricted);
     let mut spec = json!({
         "serviceAccountName": source.metadata.name,
         "automountServiceAccountToken": false,
@@ -286,7 +290,7 @@ fn pod(desired: &RegistryPodSpec<'_>, around: &PodEnvironment<'_>, secrets: &[Va
     if restricted {
         let mut security =
             json!({"seccompProfile": {"type": "RuntimeDefault"}, "runAsNonRoot": true});
-        if !around.chooses_users {
+        if !environment.chooses_users {
             put(&mut security, "runAsUser", USER);
         }
         set("securityContext", security);
@@ -304,7 +308,11 @@ struct ServerParts {
 // === impl ServerParts ===
 
 impl ServerParts {
-    fn new(desired: &RegistryPodSpec<'_>, around: &PodEnvironment<'_>, restricted: bool) -> Self {
+    fn new(
+        desired: &RegistryPodSpec<'_>,
+        environment: &PodEnvironment<'_>,
+        restricted: bool,
+    ) -> Self {
         let options = desired.options;
         let extract = options.extract_content.as_ref();
         let directory = match (extract, desired.content) {
@@ -354,8 +362,8 @@ impl ServerParts {
         );
         let before = json!({
             "name": "extract-utilities",
-            "image": around.program,
-            "imagePullPolicy": pull_policy(around.program, "IfNotPresent"),
+            "image": environment.program,
+            "imagePullPolicy": pull_policy(environment.program, "IfNotPresent"),
             "command": ["/provisioner", "copy", UTILITIES],
             "terminationMessagePolicy": "FallbackToLogsOnError",
             "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}},

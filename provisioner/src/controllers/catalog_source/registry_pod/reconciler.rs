@@ -72,21 +72,21 @@ enum CatalogDir {
     Unlabeled,
 }
 
-/// Reconciler of the registry pod of one catalog. What it has read from the registry is kept between reconciles.
+/// Reconciler of the registry pod of one catalog. Data from the registry is kept between reconciles.
 pub struct RegistryPodReconciler {
     ctx: Context,
-    of: RegistryPodConfig,
+    config: RegistryPodConfig,
     /// The followed CatalogSource, with its latest annotations.
     source: Arc<CatalogSource>,
-    place: CatalogDir,
-    /// True if `place` was taken from an existing pod, because the labels could not be read.
+    catalog_dir: CatalogDir,
+    /// True if `catalog_dir` was taken from an existing pod, because the labels could not be read.
     is_assumed: bool,
     /// True if the tag may name another image than the one whose labels were read.
-    is_doubtful: bool,
+    labels_may_be_stale: bool,
     /// Problem with the image that the tag names, until a working one is found.
-    bad: Option<String>,
+    image_problem: Option<String>,
     /// Time of the last check of the tag.
-    asked: Option<Timestamp>,
+    last_check: Option<Timestamp>,
     /// Digest of the image that is being served.
     digest: Option<String>,
     backoff: ServerBackoff,
@@ -98,18 +98,18 @@ pub struct RegistryPodReconciler {
 
 impl RegistryPodReconciler {
     /// Creates a reconciler that has read nothing yet.
-    pub fn new(ctx: Context, mut of: RegistryPodConfig) -> Self {
-        let source = Arc::clone(&of.source.borrow_and_update());
+    pub fn new(ctx: Context, mut config: RegistryPodConfig) -> Self {
+        let source = Arc::clone(&config.source.borrow_and_update());
         let last_check = last_asked(&source, (ctx.now)());
         Self {
             ctx,
-            of,
+            config,
             source: Arc::clone(&source),
-            place: CatalogDir::Unknown,
+            catalog_dir: CatalogDir::Unknown,
             is_assumed: false,
-            is_doubtful: false,
-            bad: None,
-            asked: last_check,
+            labels_may_be_stale: false,
+            image_problem: None,
+            last_check,
             digest: None,
             backoff: ServerBackoff::default(),
             has_written: false,
@@ -123,13 +123,13 @@ impl RegistryPodReconciler {
         }
     }
 
-    /// Takes over the latest annotations. Any other change of the CatalogSource creates a new reconciler.
+    /// Uses the latest annotations from now on. Any other change of the CatalogSource creates a new reconciler.
     fn take_annotations(&mut self) {
-        let newest = Arc::clone(&self.of.source.borrow_and_update());
-        let (now, was) = (&newest.metadata, &self.source.metadata);
-        let is_same = now.uid == was.uid && newest.spec == self.source.spec;
-        if is_same && now.annotations != was.annotations {
-            self.source = newest;
+        let latest = Arc::clone(&self.config.source.borrow_and_update());
+        let (new, old) = (&latest.metadata, &self.source.metadata);
+        let is_same = new.uid == old.uid && latest.spec == self.source.spec;
+        if is_same && new.annotations != old.annotations {
+            self.source = latest;
         }
     }
 
@@ -156,7 +156,7 @@ impl RegistryPodReconciler {
         let options = Options::read(field, pod)?;
         let namespace = source.namespace().unwrap_or_default();
         let is_openshift = ctx.versions.openshift().await;
-        let around = PodEnvironment {
+        let environment = PodEnvironment {
             program: &ctx.settings.jobs.image,
             is_restricted: is_restricted(&ctx.client, &namespace).await?,
             chooses_users: is_openshift.map_err(Error::Cluster)?.is_some(),
@@ -174,29 +174,37 @@ impl RegistryPodReconciler {
         if options.extract_content.is_none() {
             self.read_labels(&options, can_compare && !is_same).await?;
         }
-        let content = match &self.place {
+        let content = match &self.catalog_dir {
             CatalogDir::Path(path) => PodServer::BuiltIn(path),
             CatalogDir::Unknown | CatalogDir::Unlabeled => PodServer::Entrypoint,
         };
-        let desired = desired(&source, &self.of.image, &options, content);
-        let asks = registry_digest
+        let desired = desired(&source, &self.config.image, &options, content);
+        let tag_check = registry_digest
             .as_deref()
             .map_or(TagCheck::Always, TagCheck::For);
-        let asks = (can_compare && !is_same).then_some(asks);
+        let tag_check = (can_compare && !is_same).then_some(tag_check);
         let mut has_written = false;
-        let result = reconcile(&ctx.client, &desired, &around, asks, now, &mut has_written).await;
+        let result = reconcile(
+            &ctx.client,
+            &desired,
+            &environment,
+            tag_check,
+            now,
+            &mut has_written,
+        )
+        .await;
         self.has_written = has_written;
         let mut pod_state = result?;
         pod_state.asked |= is_same;
         if pod_state.asked {
-            self.asked = Some(now);
+            self.last_check = Some(now);
         }
         if is_same {
-            self.bad = None;
+            self.image_problem = None;
         }
-        self.is_doubtful = pod_state.trouble.is_some();
+        self.labels_may_be_stale = pod_state.trouble.is_some();
         pod_state.trouble = problem_to_report(
-            &mut self.bad,
+            &mut self.image_problem,
             pod_state.judged.take(),
             pod_state.trouble.take(),
         );
@@ -221,31 +229,36 @@ impl RegistryPodReconciler {
     }
 
     /// Reads the location of the catalog from the image's labels, and again if the tag may name another image. If the
-    /// labels are unavailable, for example after a restart during a registry outage, the location is taken from an existing
-    /// pod.
-    async fn read_labels(&mut self, options: &Options, is_other: bool) -> Result<(), Error> {
-        let is_pinned = self.of.image.contains('@');
-        let is_stale = (is_other || self.is_doubtful) && !is_pinned;
-        let is_unread = matches!(self.place, CatalogDir::Unknown);
+    /// labels are unavailable, for example after a restart during a registry outage, the location is taken from an
+    /// existing pod.
+    async fn read_labels(&mut self, options: &Options, is_other_image: bool) -> Result<(), Error> {
+        let is_pinned = self.config.image.contains('@');
+        let is_stale = (is_other_image || self.labels_may_be_stale) && !is_pinned;
+        let is_unread = matches!(self.catalog_dir, CatalogDir::Unknown);
         if !is_unread && !self.is_assumed && !is_stale {
             return Ok(());
         }
-        self.is_doubtful = false;
-        let error = match self.labeled().await {
-            Ok(place) => {
-                self.place = place;
+        self.labels_may_be_stale = false;
+        let error = match self.labeled_dir().await {
+            Ok(catalog_dir) => {
+                self.catalog_dir = catalog_dir;
                 self.is_assumed = false;
                 return Ok(());
             }
             Err(error) => error,
         };
         if is_unread {
-            let desired = desired(&self.source, &self.of.image, options, PodServer::Entrypoint);
+            let desired = desired(
+                &self.source,
+                &self.config.image,
+                options,
+                PodServer::Entrypoint,
+            );
             let pods = pods(&self.ctx.client, &desired).await?;
-            let Some(place) = place_in(&pods, &self.of.image) else {
+            let Some(catalog_dir) = place_in(&pods, &self.config.image) else {
                 return Err(error);
             };
-            self.place = place;
+            self.catalog_dir = catalog_dir;
             self.is_assumed = true;
         }
         // A node may still be able to pull the image.
@@ -258,7 +271,7 @@ impl RegistryPodReconciler {
         Ok(())
     }
 
-    async fn labeled(&self) -> Result<CatalogDir, Error> {
+    async fn labeled_dir(&self) -> Result<CatalogDir, Error> {
         Ok(place(&self.labels().await?)?)
     }
 
@@ -270,8 +283,11 @@ impl RegistryPodReconciler {
     /// Returns the time until the next check of the tag, or `None` if the tag is not polled.
     fn until_due(&self, now: Timestamp) -> Option<Duration> {
         // A pinned image cannot change.
-        let poll = self.of.poll.filter(|_| !self.of.image.contains('@'))?;
-        let passed = self.asked.map_or(poll, |asked| {
+        let poll = self
+            .config
+            .poll
+            .filter(|_| !self.config.image.contains('@'))?;
+        let passed = self.last_check.map_or(poll, |asked| {
             // Clock skew: a check in the future counts as one that was made now.
             Duration::try_from(now.duration_since(asked)).unwrap_or_default()
         });
@@ -279,24 +295,28 @@ impl RegistryPodReconciler {
     }
 
     /// Returns the delay until the next reconcile if no object changes.
-    pub fn next_delay(&mut self, kept: &Result<RegistryPodState, Error>) -> Duration {
-        let Ok(kept) = kept else {
+    pub fn next_delay(&mut self, result: &Result<RegistryPodState, Error>) -> Duration {
+        let Ok(pod_state) = result else {
             return self.backoff.next_delay(Instant::now());
         };
         let due = self.until_due(self.now());
         let all = [
             Some(RESYNC_INTERVAL),
-            kept.again,
+            pod_state.again,
             due.filter(|delay| !delay.is_zero()),
         ];
         all.into_iter().flatten().min().unwrap_or(RESYNC_INTERVAL)
     }
 
     async fn access(&self) -> Result<(Image, Access), Error> {
-        let reference: Reference = self.of.image.parse().map_err(|problem| Invalid::Option {
-            field: "the catalog's image".to_owned(),
-            problem: format!("{problem}"),
-        })?;
+        let reference: Reference =
+            self.config
+                .image
+                .parse()
+                .map_err(|problem| Invalid::Option {
+                    field: "the catalog's image".to_owned(),
+                    problem: format!("{problem}"),
+                })?;
         let access = pull_secrets::load(&self.ctx, &self.key(), &self.source).await;
         let access = access.map_err(|error| Error::Image(Box::new(error)))?;
         let platform = None;
@@ -311,8 +331,8 @@ impl RegistryPodReconciler {
 
     async fn labels(&self) -> Result<BTreeMap<String, String>, Error> {
         let (image, access) = self.access().await?;
-        let asking = Box::pin(image::labels(&image, &access));
-        let labels = timeout(LABEL_TIMEOUT, asking).await;
+        let request = Box::pin(image::labels(&image, &access));
+        let labels = timeout(LABEL_TIMEOUT, request).await;
         let labels = labels.map_err(|error| Error::Image(Box::new(error)))?;
         labels.map_err(|error| Error::Image(Box::new(error)))
     }

@@ -1,7 +1,7 @@
-//! Back-off of the repairs of one registry pod. Pure; no I/O.
+//! Back-off of repairs: of the objects of one registry pod, or of the conditions of one CatalogSource. Pure; no I/O.
 //!
-//! Another client may undo repairs, for example a policy that deletes pods or a tool that reverts objects. The first repair
-//! follows at once, and further ones with growing delays.
+//! Another client may undo repairs, for example a policy that deletes pods or a tool that reverts objects. The first
+//! repair waits only for the burst of changes to end. Further ones follow with growing delays.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,15 @@ const SETTLE_DELAY: Duration = Duration::from_millis(300);
 /// Time without repairs after which the back-off is reset.
 const RESET_AFTER: Duration = Duration::from_secs(120);
 
-/// Back-off of the repairs of one catalog.
+/// Back-off of the repairs of one registry pod or one status.
 #[derive(Debug, Default)]
 pub(in crate::controllers::catalog_source) struct RepairBackoff {
     backoff: ServerBackoff,
     /// True after the first write, which creates the objects and does not count as a repair.
-    is_made: bool,
+    has_written: bool,
     /// Time of the last repair.
-    last: Option<Instant>,
+    last_repair: Option<Instant>,
+    /// Earliest time of the next repair.
     not_before: Option<Instant>,
 }
 
@@ -28,14 +29,16 @@ pub(in crate::controllers::catalog_source) struct RepairBackoff {
 impl RepairBackoff {
     /// Records that objects were created or repaired.
     pub(in crate::controllers::catalog_source) fn record_write(&mut self, now: Instant) {
-        if !std::mem::replace(&mut self.is_made, true) {
+        if !std::mem::replace(&mut self.has_written, true) {
             return;
         }
-        let quiet = self.last.map(|last| now.saturating_duration_since(last));
+        let quiet = self
+            .last_repair
+            .map(|last| now.saturating_duration_since(last));
         if quiet.is_some_and(|quiet| quiet > RESET_AFTER) {
             self.backoff.reset();
         }
-        self.last = Some(now);
+        self.last_repair = Some(now);
         self.not_before = Some(now + self.backoff.next_delay(now));
     }
 
@@ -54,21 +57,21 @@ mod tests {
     #[test]
     fn repeated_drift_is_repaired_with_backoff() {
         let mut now = Instant::now();
-        let mut pace = RepairBackoff::default();
+        let mut backoff = RepairBackoff::default();
         // The objects are created, and the first repair follows at once.
-        pace.record_write(now);
-        assert_eq!(pace.remaining_delay(now), SETTLE_DELAY);
+        backoff.record_write(now);
+        assert_eq!(backoff.remaining_delay(now), SETTLE_DELAY);
         for expected in [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] {
-            now += pace.remaining_delay(now);
-            pace.record_write(now);
-            let delay = pace.remaining_delay(now).as_secs_f64();
+            now += backoff.remaining_delay(now);
+            backoff.record_write(now);
+            let delay = backoff.remaining_delay(now).as_secs_f64();
             assert!((delay / expected - 1.0).abs() < 0.11, "{delay}");
         }
         // After the delay, a change without a repair is reconciled soon.
-        now += pace.remaining_delay(now);
-        assert_eq!(pace.remaining_delay(now), SETTLE_DELAY);
+        now += backoff.remaining_delay(now);
+        assert_eq!(backoff.remaining_delay(now), SETTLE_DELAY);
         now += RESET_AFTER + Duration::from_secs(1);
-        pace.record_write(now);
-        assert!(pace.remaining_delay(now) < Duration::from_secs(2));
+        backoff.record_write(now);
+        assert!(backoff.remaining_delay(now) < Duration::from_secs(2));
     }
 }

@@ -19,7 +19,7 @@ pub(in crate::controllers::catalog_source) struct PodReport {
     pub(in crate::controllers::catalog_source) asked: Option<Timestamp>,
 }
 
-/// Place for the registry pod of a catalog. It is empty while the catalog is served in another way.
+/// Slot for the reconciler of a catalog's registry pod. The slot is empty while the catalog is served in another way.
 #[derive(Default)]
 pub(in crate::controllers::catalog_source) struct RegistryPodSlot {
     reconciler: tokio::sync::Mutex<Option<RegistryPodReconciler>>,
@@ -43,7 +43,8 @@ pub(in crate::controllers::catalog_source) struct SlotOutcome {
 /// Schedule of the reconciles of one pod. Pure; no I/O.
 #[derive(Debug, Default)]
 struct PodSchedule {
-    /// Time of the next reconcile; `None` while one is running.
+    /// Time of the next reconcile; `None` before the first one, which is due at once, and while one is running without
+    /// an observed change.
     next_at: Option<Instant>,
     repairs: RepairBackoff,
     /// Time of the last check of the image's tag.
@@ -62,7 +63,8 @@ impl PodSchedule {
         next.saturating_duration_since(now)
     }
 
-    /// Records the end of a reconcile. Changes that were observed in the meantime may be those of the reconcile.
+    /// Records the end of a reconcile. Changes that were observed during the reconcile may be its own writes, so the
+    /// next reconcile waits for the repair back-off.
     fn finish(&mut self, has_written: bool, delay: Duration, now: Instant) {
         if has_written {
             self.repairs.record_write(now);
@@ -140,8 +142,8 @@ impl RegistryPodSlot {
             });
         }
         self.schedule.lock().next_at = None;
-        let cancelled = self.cancel.lock().clone();
-        let result = cancelled
+        let cancel = self.cancel.lock().clone();
+        let result = cancel
             .run_until_cancelled(Box::pin(reconciler.reconcile()))
             .await?;
         let delay = reconciler.next_delay(&result);
@@ -174,8 +176,8 @@ impl PodReport {
     /// Reports whether the pod serves the catalog without a problem. Returns `None` if that is unknown.
     pub(in crate::controllers::catalog_source) fn is_served(&self) -> Option<bool> {
         match &self.pod_state {
-            Ok(kept) => {
-                Some(matches!(kept.state, PodServingState::Serving(_)) && kept.trouble.is_none())
+            Ok(pod) => {
+                Some(matches!(pod.state, PodServingState::Serving(_)) && pod.trouble.is_none())
             }
             Err(_) => self.is_terminal.then_some(false),
         }

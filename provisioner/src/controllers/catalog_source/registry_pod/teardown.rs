@@ -107,8 +107,8 @@ pub async fn return_service(
     patch(json!({"metadata": {"uid": uid, "labels": labels}})).await
 }
 
-/// Removes the endpoints that Kubernetes' controllers have created for a Service with a selector. They ignore them once the
-/// Service has no selector, and mirror remaining Endpoints into an EndpointSlice.
+/// Removes the endpoints that Kubernetes' controllers have created for a Service with a selector. The controllers ignore
+/// these endpoints once the Service has no selector, and mirror remaining Endpoints into an EndpointSlice.
 async fn reclaim_service(client: &Client, namespace: &str, service: &str) -> Result<(), Error> {
     let endpoints: Api<Endpoints> = Api::namespaced(client.clone(), namespace);
     remove_any(&endpoints, (namespace, service)).await?;

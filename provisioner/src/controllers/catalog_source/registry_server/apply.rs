@@ -87,8 +87,12 @@ impl AppliedObjects {
     /// Returns the number of objects that another client had changed or deleted since `before`. Writes for a new endpoint,
     /// or for a Service that a registry pod has handed over, do not count as repairs.
     pub(super) fn repaired(&self, before: Option<&Self>, is_new: bool) -> u64 {
-        let was_kept = before.is_some_and(|applied| !applied.is_pod_service);
-        if was_kept && !is_new { self.written } else { 0 }
+        let had_service = before.is_some_and(|applied| !applied.is_pod_service);
+        if had_service && !is_new {
+            self.written
+        } else {
+            0
+        }
     }
 }
 
@@ -151,7 +155,8 @@ pub(super) async fn reconcile(
     })
 }
 
-/// Removes all endpoints from the EndpointSlice of a catalog, unless the slice is foreign or the catalog is served by then.
+/// Removes all endpoints from the EndpointSlice of a catalog, unless the slice is foreign or the catalog is served in
+/// the meantime.
 pub(super) async fn remove_endpoints(
     requests: &Requests,
     key: &CatalogKey,
@@ -221,14 +226,14 @@ where
         Ok(object)
     }
 
-    /// Applies an object: updates `over`, or creates the object if `over` is `None`.
-    async fn apply(&self, name: &str, mut object: Value, over: Option<&K>) -> Result<K, Error> {
+    /// Applies an object: updates `live`, or creates the object if `live` is `None`.
+    async fn apply(&self, name: &str, mut object: Value, live: Option<&K>) -> Result<K, Error> {
         let mut params = PatchParams::apply(MANAGER);
-        if let Some(over) = over {
+        if let Some(live) = live {
             params.force = true;
             // The uid makes the request fail if the object was replaced in the meantime.
             let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
-            metadata.map(|metadata| metadata.insert("uid".to_owned(), over.uid().into()));
+            metadata.map(|metadata| metadata.insert("uid".to_owned(), live.uid().into()));
         }
         let patch = Patch::Apply(&object);
         self.send("write", name, self.api.patch(name, &params, &patch))

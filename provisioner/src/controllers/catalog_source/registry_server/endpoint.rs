@@ -39,9 +39,9 @@ pub(super) struct CatalogEndpoint {
     pub(super) published: tokio::sync::Mutex<PublishedCatalog>,
     state: Mutex<ServingState>,
     /// Objects as of the last reconcile; `None` before the first one.
-    kept: Mutex<Option<AppliedObjects>>,
+    applied: Mutex<Option<AppliedObjects>>,
     schedule: Mutex<EndpointSchedule>,
-    /// Number of the last change of `published` that was reconciled, successfully or not.
+    /// Number of the last change of `published` that was reconciled, even if that failed.
     pub(super) settled_change: Sender<u64>,
 }
 
@@ -73,7 +73,7 @@ impl Shared {
             return Some(delay);
         }
         endpoint.schedule.lock().start(now);
-        let outcome = self.settle(endpoint).await;
+        let outcome = self.reconcile_and_report(endpoint).await;
         let now = Instant::now();
         let mut schedule = endpoint.schedule.lock();
         schedule.finish(outcome, now);
@@ -81,7 +81,7 @@ impl Shared {
     }
 
     /// Reconciles the objects of an endpoint and reports the result.
-    async fn settle(&self, endpoint: &CatalogEndpoint) -> Outcome {
+    async fn reconcile_and_report(&self, endpoint: &CatalogEndpoint) -> Outcome {
         let published = endpoint.published.lock().await;
         let (false, Some(listening), Some((owner, about))) = (
             published.is_terminating,
@@ -107,7 +107,7 @@ impl Shared {
                     .digest
                     .zip(published.since)
                     .map(|(digest, since)| {
-                        endpoint.registered(&declared, applied.created.clone(), digest, since)
+                        endpoint.served_catalog(&declared, applied.created.clone(), digest, since)
                     });
                 *endpoint.lock_applied() = Some(applied);
                 let state = ServingState {
@@ -125,7 +125,7 @@ impl Shared {
                 if matches!(error, Error::Foreign(_)) {
                     endpoint.state().registered = None;
                 }
-                self.fails(endpoint, about, manifests::error::chain(&error))
+                self.report_failure(endpoint, about, manifests::error::chain(&error))
                     .await;
                 Outcome::Failed
             }
@@ -143,25 +143,27 @@ impl Shared {
         }
     }
 
+    /// Records the state of a catalog after a successful reconcile. Publishes an Event if the catalog was not served
+    /// before.
     async fn publish_serving(
         &self,
         endpoint: &CatalogEndpoint,
         about: &ObjectReference,
-        now: ServingState,
+        new_state: ServingState,
     ) {
-        let is_well = now.trouble.is_none();
-        let (was_found, differs) = {
+        let is_served = new_state.trouble.is_none();
+        let (was_served, differs) = {
             let mut state = endpoint.state();
-            let was_found = state.registered.is_some() && state.trouble.is_none();
-            let differs = *state != now;
-            *state = now;
-            (was_found, differs)
+            let was_served = state.registered.is_some() && state.trouble.is_none();
+            let differs = *state != new_state;
+            *state = new_state;
+            (was_served, differs)
         };
-        self.count_served(endpoint, is_well);
+        self.count_served(endpoint, is_served);
         if differs {
             self.triggers.add(&endpoint.key);
         }
-        if is_well && !was_found {
+        if is_served && !was_served {
             let note = format!("served at {}", objects::address(&endpoint.key));
             let events = &self.events;
             events
@@ -170,7 +172,8 @@ impl Shared {
         }
     }
 
-    pub(super) async fn fails(
+    /// Records a problem with serving a catalog. Publishes a new problem as an Event.
+    pub(super) async fn report_failure(
         &self,
         endpoint: &CatalogEndpoint,
         about: &ObjectReference,
@@ -220,7 +223,7 @@ struct EndpointSchedule {
     not_before: Option<Instant>,
     backoff: ServerBackoff,
     /// Time of the last failure or repair.
-    last: Option<Instant>,
+    last_incident: Option<Instant>,
 }
 
 // === impl EndpointSchedule ===
@@ -240,7 +243,7 @@ impl EndpointSchedule {
     /// Records that a reconcile starts. Changes from here on make another one due.
     fn start(&mut self, now: Instant) {
         let is_quiet = |last: Instant| now.saturating_duration_since(last) > RESET_AFTER;
-        if self.last.is_some_and(is_quiet) {
+        if self.last_incident.is_some_and(is_quiet) {
             self.backoff.reset();
         }
         (self.is_due, self.retry_at, self.not_before) = (false, None, None);
@@ -254,7 +257,7 @@ impl EndpointSchedule {
             Outcome::Failed => &mut self.retry_at,
         };
         *next = Some(now + self.backoff.next_delay(now));
-        self.last = Some(now);
+        self.last_incident = Some(now);
     }
 }
 
@@ -268,13 +271,13 @@ impl CatalogEndpoint {
             port: AtomicU16::default(),
             published: tokio::sync::Mutex::default(),
             state: Mutex::default(),
-            kept: Mutex::default(),
+            applied: Mutex::default(),
             schedule: Mutex::default(),
             settled_change: Sender::default(),
         }
     }
 
-    fn registered(
+    fn served_catalog(
         &self,
         declared: &EndpointSpec,
         created_at: Option<Time>,
@@ -300,8 +303,8 @@ impl CatalogEndpoint {
         self.schedule.lock().is_due = true;
     }
 
-    /// Reports whether this resource version is that of the last reconcile.
-    pub(super) fn knows(&self, object: ServerObject, version: Option<&str>) -> bool {
+    /// Reports whether this resource version is the one that the last reconcile read or wrote.
+    pub(super) fn is_own_version(&self, object: ServerObject, version: Option<&str>) -> bool {
         let applied = self.lock_applied();
         let applied = applied.as_ref().and_then(|applied| applied.version(object));
         version.is_some() && version == applied
@@ -312,7 +315,7 @@ impl CatalogEndpoint {
     }
 
     pub(super) fn lock_applied(&self) -> MutexGuard<'_, Option<AppliedObjects>> {
-        self.kept.lock()
+        self.applied.lock()
     }
 }
 

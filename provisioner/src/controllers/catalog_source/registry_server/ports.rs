@@ -24,7 +24,7 @@ const REUSE_DELAY: Duration = Duration::from_secs(60);
 pub(super) struct PortAllocator {
     range: Ports,
     /// Wildcard address of the pod's IP family.
-    all: IpAddr,
+    wildcard: IpAddr,
     /// Released ports that are cooling down, with the time of their release.
     cooling_down: BTreeMap<u16, Instant>,
 }
@@ -35,7 +35,7 @@ impl PortAllocator {
     pub(super) fn new(range: Ports, address: IpAddr) -> Self {
         Self {
             range,
-            all: match address {
+            wildcard: match address {
                 IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
                 IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
             },
@@ -48,7 +48,7 @@ impl PortAllocator {
         self.cooling_down
             .retain(|_, since| now.saturating_duration_since(*since) < REUSE_DELAY);
         let listen = |port| {
-            let listener = TcpListener::bind(SocketAddr::new(self.all, port))?;
+            let listener = TcpListener::bind(SocketAddr::new(self.wildcard, port))?;
             listener.set_nonblocking(true)?;
             Ok::<_, io::Error>(listener)
         };

@@ -97,10 +97,10 @@ impl CatalogPublisher {
     /// # Errors
     /// Returns an error if the quota is exhausted. The error is also reported as the state of the catalog.
     pub async fn has_room(&self, source: &CatalogSource) -> Result<(), Error> {
-        let Some(share) = self.serving.share(&self.key) else {
+        let Some(quota) = self.serving.quota(&self.key) else {
             return Ok(());
         };
-        let room = self.serving.quotas().has_room(&self.key, share);
+        let room = self.serving.quotas().has_room(&self.key, quota);
         if let Err(error) = &room {
             let endpoint = self.serving.endpoint(&self.key, self.id);
             self.reject(&endpoint, source, error).await;
@@ -130,7 +130,8 @@ impl CatalogPublisher {
         Ok(())
     }
 
-    /// Waits until another controller's EndpointSlice has endpoints (`leads`), or until none has. The wait is limited.
+    /// Waits until another controller's EndpointSlice has endpoints (`leads`), or until none has. Returns after a
+    /// timeout.
     pub async fn wait_for_handover(&self, leads: bool) {
         Box::pin(handover::wait_for_endpoints(
             &self.serving.shared.requests.client,
@@ -147,18 +148,18 @@ impl CatalogPublisher {
     /// Returns an error if an object cannot be removed.
     pub async fn withdraw(&self) -> Result<(), Error> {
         let endpoint = self.serving.shared.endpoints().get(&self.key).cloned();
-        // The lock keeps reconciles from writing. `is_terminating` keeps it from recreating objects after a
+        // The lock keeps reconciles from writing. `is_terminating` keeps them from recreating objects after a
         // cancellation.
-        let mut quiet = match &endpoint {
+        let mut published = match &endpoint {
             Some(endpoint) => Some(endpoint.published.lock().await),
             None => None,
         };
-        if let Some(published) = &mut quiet {
+        if let Some(published) = &mut published {
             published.is_terminating = true;
         }
         let removed = self.remove().await;
         // No await from here on: an endpoint whose objects are marked as removed must also be taken down.
-        let listening = quiet
+        let listening = published
             .as_mut()
             .and_then(|published| published.listener.take());
         self.serving.take_down(&self.key, None);
@@ -199,7 +200,10 @@ impl CatalogPublisher {
             self.serving.quotas().release_served(&self.key);
         }
         let about = source.object_ref(&());
-        self.serving.shared.fails(endpoint, &about, problem).await;
+        self.serving
+            .shared
+            .report_failure(endpoint, &about, problem)
+            .await;
     }
 
     async fn serve<F>(
@@ -219,22 +223,22 @@ impl CatalogPublisher {
         })?;
         let owner = source.owner_ref(&());
         let owner = owner.ok_or_else(|| Error::NoUid(key.to_string()))?;
-        let share = self.serving.share(key);
-        let begin = |share| self.serving.quotas().max_store_size(key, digest, share);
-        let room = share.map(begin).transpose()?;
+        let quota = self.serving.quota(key);
+        let max_size = |quota| self.serving.quotas().max_store_size(key, digest, quota);
+        let room = quota.map(max_size).transpose()?;
         let served = self.serving.stores.get(digest, room, files).await;
-        if let (Err(error), Some(share)) = (&served, share)
+        if let (Err(error), Some(quota)) = (&served, quota)
             && let Some(limit) = error.store_limit()
         {
             let size = limit.saturating_add(1);
             let mut quotas = self.serving.quotas();
-            quotas.record_too_large(key, digest, size, share)?;
+            quotas.record_too_large(key, digest, size, quota)?;
         }
         let served = served?;
         let mut published = endpoint.published.lock().await;
-        if let Some(share) = share {
+        if let Some(quota) = quota {
             let size = served.size();
-            self.serving.quotas().reserve(key, digest, size, share)?;
+            self.serving.quotas().reserve(key, digest, size, quota)?;
         }
         let listening = match &mut published.listener {
             Some(listening) => listening,

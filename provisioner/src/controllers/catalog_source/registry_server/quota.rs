@@ -20,7 +20,7 @@ pub(super) struct NamespaceQuotas {
 #[derive(Debug, Clone, Copy, Default)]
 struct CatalogUsage {
     served: Option<StoreSize>,
-    /// Content that exceeded the quota. It is recorded so that its store is not built again only to be rejected again.
+    /// Content that exceeded the quota. The record prevents another build of its store.
     refused: Option<StoreSize>,
 }
 
@@ -35,8 +35,8 @@ struct StoreSize {
 
 impl NamespaceQuotas {
     /// Checks whether the quota allows one more catalog, regardless of its content.
-    pub(super) fn has_room(&self, key: &CatalogKey, share: &NamespaceQuota) -> Result<(), Error> {
-        self.check(key, None, share)
+    pub(super) fn has_room(&self, key: &CatalogKey, quota: &NamespaceQuota) -> Result<(), Error> {
+        self.check(key, None, quota)
     }
 
     /// Checks whether a content may be served before its store is built. Returns the maximum size of the store in bytes.
@@ -44,13 +44,13 @@ impl NamespaceQuotas {
         &self,
         key: &CatalogKey,
         digest: Digest,
-        share: &NamespaceQuota,
+        quota: &NamespaceQuota,
     ) -> Result<u64, Error> {
         let refused = self.usage(key).and_then(|usage| usage.refused);
         let last_rejection = refused.filter(|rejected| rejected.digest == digest);
-        self.check(key, last_rejection, share)?;
+        self.check(key, last_rejection, quota)?;
         let none = StoreSize { digest, size: 0 };
-        Ok(share
+        Ok(quota
             .bytes
             .saturating_sub(self.required_bytes(key, Some(none))))
     }
@@ -61,25 +61,25 @@ impl NamespaceQuotas {
         key: &CatalogKey,
         digest: Digest,
         size: u64,
-        share: &NamespaceQuota,
+        quota: &NamespaceQuota,
     ) -> Result<(), Error> {
         let content = Some(StoreSize { digest, size });
         let parts = self.namespaces.entry(key.namespace.clone()).or_default();
         parts.entry(key.name.clone()).or_default().refused = content;
-        self.check(key, content, share)
+        self.check(key, content, quota)
     }
 
-    /// Reserves quota for a content that is about to replace the current one. If it does not fit, the current reservation
-    /// stays.
+    /// Reserves quota for a content that is about to replace the current one. If the content does not fit, the current
+    /// reservation is kept.
     pub(super) fn reserve(
         &mut self,
         key: &CatalogKey,
         digest: Digest,
         size: u64,
-        share: &NamespaceQuota,
+        quota: &NamespaceQuota,
     ) -> Result<(), Error> {
         let content = Some(StoreSize { digest, size });
-        let result = self.check(key, content, share);
+        let result = self.check(key, content, quota);
         let parts = self.namespaces.entry(key.namespace.clone()).or_default();
         let part = parts.entry(key.name.clone()).or_default();
         if result.is_err() {
@@ -116,21 +116,21 @@ impl NamespaceQuotas {
         &self,
         key: &CatalogKey,
         content: Option<StoreSize>,
-        share: &NamespaceQuota,
+        quota: &NamespaceQuota,
     ) -> Result<(), Error> {
         let is_served = self.usage(key).is_some_and(|usage| usage.served.is_some());
-        if !is_served && self.other_contents(key).count() >= share.catalogs {
+        if !is_served && self.other_contents(key).count() >= quota.catalogs {
             return Err(Error::TooMany {
                 namespace: key.namespace.clone(),
-                most: share.catalogs,
+                most: quota.catalogs,
             });
         }
         let would = self.required_bytes(key, content);
-        if content.is_some() && would > share.bytes {
+        if content.is_some() && would > quota.bytes {
             return Err(Error::TooLarge {
                 namespace: key.namespace.clone(),
                 would,
-                most: share.bytes,
+                most: quota.bytes,
             });
         }
         Ok(())
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     /// Steps, one per line: `begin` (with the remaining room) or `take` with `namespace/name content size`, `room`, `none`, or
-    /// `gone`; and the outcome.
+    /// `drop`; and the outcome.
     const TABLE: &str = "
 begin a/1 x 100 | well
 take  a/1 x 60 | well
@@ -185,14 +185,14 @@ take  a/2 y 41 | TooLarge
 begin a/4 x    | TooMany
 take  a/2 y 30 | well
 # A deleted catalog leaves room.
-gone  a/1      | well
+drop  a/1      | well
 begin a/4 v    | well
 take  a/4 v 11 | TooLarge
 take  a/4 v 10 | well
 # Before the content is known.
 room  a/5      | TooMany
 room  a/2      | well
-gone  a/3      | well
+drop  a/3      | well
 room  a/5      | well
 # A catalog without a port takes no room, and a store that is too large is not built again.
 take  a/3 x 60 | well
@@ -201,11 +201,11 @@ room  a/5      | well
 take  a/5 u 99 | TooLarge
 none  a/5      | well
 begin a/5 u    | TooLarge
-gone  a/5      | well
-gone  a/3      | well
-gone  a/2      | well
-gone  a/4      | well
-gone  a/4      | well
+drop  a/5      | well
+drop  a/3      | well
+drop  a/2      | well
+drop  a/4      | well
+drop  a/4      | well
 ";
 
     // parity: serve-25

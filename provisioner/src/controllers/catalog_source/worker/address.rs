@@ -51,7 +51,7 @@ impl CatalogWorker {
                 CatalogContent::Partial(Arc::clone(&packages_read)),
             )
             .await;
-            self.seen.problem = None;
+            self.observed.problem = None;
             self.report_connection(source, plan, address, Connection::Ready);
             let (packages, broken) = (packages_read.packages.len(), packages_read.broken.len());
             info!(

@@ -130,7 +130,7 @@ impl CatalogWorker {
         retries: bool,
     ) {
         let problem = manifests::error::chain(error);
-        self.seen.problem = Some(match error {
+        self.observed.problem = Some(match error {
             Error::Serving(_) => Problem::of_server(&problem),
             _ => Problem {
                 reason: Reason::ConfigMap,
@@ -175,7 +175,7 @@ impl CatalogWorker {
             }
             self.last_location = Some(place);
         }
-        self.seen = CatalogObservation {
+        self.observed = CatalogObservation {
             config_map: Some(ConfigMapReference {
                 name,
                 namespace: self.key.namespace.clone(),

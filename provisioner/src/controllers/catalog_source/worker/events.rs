@@ -21,7 +21,7 @@ impl CatalogWorker {
         // After a restart, an existing registry pod may be serving before its state is known.
         let observed = CatalogObservation {
             may_be_served: self.is_in_pod && self.has_pod != Some(false),
-            ..self.seen.clone()
+            ..self.observed.clone()
         };
         self.catalog.report(StatusUpdate {
             source: Arc::clone(source),
@@ -39,12 +39,12 @@ impl CatalogWorker {
         address: &str,
         connection: Connection,
     ) {
-        self.seen.served = Some(Served {
+        self.observed.served = Some(Served {
             address: address.to_owned(),
             service: None,
             connection,
         });
-        self.seen.last_poll = None;
+        self.observed.last_poll = None;
         self.report(source, plan);
     }
 
@@ -62,7 +62,7 @@ impl CatalogWorker {
     pub(super) async fn record_loaded(
         &mut self,
         source: &CatalogSource,
-        place: &str,
+        location: &str,
         read: CatalogContent,
     ) {
         let (ctx, identity) = (&self.shared.ctx, CatalogIdentity::from_source(source));
@@ -75,9 +75,9 @@ impl CatalogWorker {
             ctx.metrics.catalog(&self.key, true);
             cache.read(&self.key, &identity, read)
         });
-        self.last_location = Some(place.to_owned());
+        self.last_location = Some(location.to_owned());
         if was_unavailable {
-            let note = format!("read from {place}");
+            let note = format!("read from {location}");
             self.publish_event(source, EventType::Normal, "CatalogRead", &note)
                 .await;
         }

@@ -53,7 +53,7 @@ impl CatalogWorker {
                 }
             }
         }
-        self.seen.problem = Some(unresolved.into());
+        self.observed.problem = Some(unresolved.into());
         self.report(source, plan);
         let message = format!("{}{}", unresolved.why, self.architectures());
         self.report_problem(source, message).await;
@@ -96,7 +96,7 @@ impl CatalogWorker {
             Err(_) => PollOutcome::Failed,
         });
         if let Err(error) = outcome {
-            self.seen.problem = Some(Problem::of_server(&manifests::error::chain(&error)));
+            self.observed.problem = Some(Problem::of_server(&manifests::error::chain(&error)));
             self.report(source, plan);
             let delay = self.retry_delay(&error, poll);
             return self.report_failure(source, &error, delay).await;
@@ -106,20 +106,20 @@ impl CatalogWorker {
             .image
             .as_ref()
             .and_then(|image| image.retained_image.as_ref());
-        self.seen = CatalogObservation {
+        self.observed = CatalogObservation {
             problem: Problem::of_read(retained, poll),
             served: None,
             may_be_served: false,
             last_poll: poll.map(|_| at),
             config_map: None,
-            conditions: std::mem::take(&mut self.seen.conditions),
+            conditions: std::mem::take(&mut self.observed.conditions),
         };
         self.report(source, plan);
         let Some(poll) = poll else {
             return sleep_or_forever(None).await;
         };
         // Jitter keeps catalogs that started together from being polled together.
-        let is_first = !std::mem::replace(&mut self.was_asked, true);
+        let is_first = !std::mem::replace(&mut self.was_polled, true);
         let period = poll::poll_delay(poll.period, is_first, fastrand::f64());
         loop {
             let remaining = poll::next_sleep(period, started.elapsed());
@@ -130,8 +130,8 @@ impl CatalogWorker {
         }
     }
 
-    /// Returns the delay before an image is tried again. An image that can never be a catalog is polled like a valid one,
-    /// because its tag may be moved to another image.
+    /// Returns the delay before the next attempt to load an image. An image that can never be a catalog is polled like
+    /// a valid one, because its tag may be moved to another image.
     fn retry_delay(&mut self, error: &image::Error, poll: Option<&PollInterval>) -> Duration {
         if self.rejected.is_none() || !error.is_terminal() {
             return self.backoff.next_delay(Instant::now());
@@ -152,15 +152,15 @@ impl CatalogWorker {
         let publisher = publisher.filter(|_| !has_olm && !self.is_in_pod);
         let is_served = publisher.is_some();
         if let Some(publisher) = publisher {
-            // Otherwise, a catalog that exceeds the quota would be pulled at each attempt, and evict content that others
-            // need.
+            // Otherwise, a catalog that exceeds the quota would be pulled at each attempt, and evict content that other
+            // catalogs need.
             publisher.has_room(source).await?;
         }
         let mut registry_digest = None;
         if self.rejected.is_some() || self.backoff.record_failure() {
-            let ctx = &self.shared.ctx;
-            registry_digest =
-                Box::pin(image::registry_digest(ctx, (&self.key, source), reference)).await;
+            let (ctx, slots) = (&self.shared.ctx, &self.shared.registry_slots);
+            let digest = image::registry_digest(ctx, slots, (&self.key, source), reference);
+            registry_digest = Box::pin(digest).await;
             let rejection = self.rejected.as_ref().zip(registry_digest.as_deref());
             if let Some(error) = rejection.and_then(|(rejected, registry_digest)| {
                 rejected.same_error(registry_digest, is_served)
@@ -188,7 +188,8 @@ impl CatalogWorker {
         registry_digest: &mut Option<String>,
     ) -> Result<PollOutcome, image::Error> {
         let ctx = &self.shared.ctx;
-        let pulled = Box::pin(image::pull(ctx, (&self.key, source), reference)).await?;
+        let slots = &self.shared.registry_slots;
+        let pulled = Box::pin(image::pull(ctx, slots, (&self.key, source), reference)).await?;
         registry_digest.clone_from(&pulled.registry_digest);
         let outcome = self.read(source, reference, &pulled).await?;
         let digest_cache = &self.shared.digest_cache;
@@ -234,19 +235,19 @@ impl CatalogWorker {
         pulled: &PulledCatalog,
     ) -> Result<PollOutcome, image::Error> {
         let ctx = &self.shared.ctx;
-        let place = format!("image {reference} {}", pulled.digest);
-        let mut is_same = self.last_location.as_ref() == Some(&place);
+        let location = format!("image {reference} {}", pulled.digest);
+        let mut is_same = self.last_location.as_ref() == Some(&location);
         if self.is_selectable {
             let catalog = image::read(ctx, &self.shared.loaded_catalogs, &self.key, pulled).await?;
             is_same &= self.report_ready(source);
             if !is_same {
                 let (packages, broken) = (catalog.packages.len(), catalog.broken.len());
-                self.record_loaded(source, &place, CatalogContent::Full(catalog))
+                self.record_loaded(source, &location, CatalogContent::Full(catalog))
                     .await;
-                info!(catalog = %self.key, %place, packages, broken, "read a catalog");
+                info!(catalog = %self.key, place = %location, packages, broken, "read a catalog");
             }
         }
-        self.last_location = Some(place);
+        self.last_location = Some(location);
         let files = pulled.files(&self.shared.ctx);
         self.publish(source, pulled.digest, files).await?;
         Ok(if is_same {

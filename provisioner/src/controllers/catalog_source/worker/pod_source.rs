@@ -7,7 +7,7 @@ use manifests::api::catalog_source::{CatalogSource, Origin, RegistryService};
 use tokio::{sync::watch, time::sleep};
 use tracing::warn;
 
-use super::CatalogWorker;
+use super::{CatalogWorker, withdraw};
 use crate::controllers::catalog_source::{
     image,
     locate::CatalogPlan,
@@ -22,7 +22,7 @@ use crate::controllers::catalog_source::{
 };
 
 /// Maximum delay between attempts to remove objects.
-const MAX_DELAY: Duration = Duration::from_secs(60);
+pub(super) const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// Source of the content that is read for platform operators while a registry pod serves the catalog.
 #[derive(Debug, Clone, Copy)]
@@ -60,8 +60,8 @@ impl CatalogWorker {
             ReadPolicy::FollowTag(poll) => poll,
             ReadPolicy::LastImage(_) => None,
         };
-        // Content that this process serves is published until the pod is ready. Objects of an earlier process are
-        // removed at once.
+        // Content that this process has published is served until the pod is ready. Objects of an earlier process are
+        // removed at once, because that process no longer serves.
         let takes_over = self
             .publisher
             .as_ref()
@@ -85,7 +85,8 @@ impl CatalogWorker {
                 if takes_over {
                     Box::pin(wait_until_reachable(publisher, catalog.pod.reports())).await;
                 }
-                Box::pin(withdraw(publisher)).await;
+                let key = catalog.key.clone();
+                Box::pin(withdraw(Arc::clone(publisher), key)).await;
                 // Withdrawing removed the metric of the catalog, so it is set to the state of the pod.
                 catalog.count_served();
             }
@@ -106,7 +107,7 @@ impl CatalogWorker {
                 .image
                 .as_ref()
                 .and_then(|image| image.retained_image.as_ref());
-            self.seen.problem = Problem::of_read(retained, poll);
+            self.observed.problem = Problem::of_read(retained, poll);
             if let Some(problem) = poll.and_then(|poll| poll.problem.as_deref()) {
                 self.publish_event(source, EventType::Warning, "InvalidInterval", problem)
                     .await;
@@ -208,20 +209,6 @@ async fn wait_until_reachable(
     publisher.wait_for_handover(true).await;
 }
 
-/// Stops serving the catalog from the built-in server, and retries until that succeeds.
-async fn withdraw(publisher: &CatalogPublisher) {
-    let mut delay = Duration::from_secs(1);
-    while let Err(error) = publisher.withdraw().await {
-        let problem = manifests::error::chain(&error);
-        warn!(
-            error = problem,
-            "failed to withdraw the previous endpoint of a catalog that its registry pod serves"
-        );
-        sleep(delay).await;
-        delay = (delay * 2).min(MAX_DELAY);
-    }
-}
-
 // === impl CatalogObservation ===
 
 impl CatalogObservation {
@@ -244,23 +231,23 @@ impl CatalogObservation {
                 trouble: problem,
                 ..
             }) if self.is_ready() => problem.clone(),
-            Ok(kept) => {
+            Ok(state) => {
                 let service = RegistryService {
                     protocol: Some("grpc".to_owned()),
-                    service_name: Some(kept.service.clone()),
+                    service_name: Some(state.service.clone()),
                     service_namespace: Some(namespace.to_owned()),
                     port: Some("50051".to_owned()),
                     created_at: None,
                 };
                 self.served = Some(Served {
-                    address: format!("{}.{namespace}.svc:50051", kept.service),
+                    address: format!("{}.{namespace}.svc:50051", state.service),
                     service: Some(service),
-                    connection: match kept.state {
+                    connection: match state.state {
                         PodServingState::Serving(_) => Connection::Ready,
                         PodServingState::Starting(_) => Connection::Connecting,
                     },
                 });
-                kept.trouble.clone()
+                state.trouble.clone()
             }
             Err(message) => {
                 self.may_be_served &= !report.is_terminal;
@@ -333,9 +320,9 @@ mod tests {
     #[test]
     fn last_poll_of_pod_or_image_is_reported() {
         let [early, late] = [1, 2].map(|second| jiff::Timestamp::from_second(second).ok());
-        let last_poll = |last_poll, asked| {
+        let last_poll = |last_poll, checked| {
             let mut observation = with!(CatalogObservation, last_poll);
-            observation.add_pod(&with!(pod(SERVING, None) => asked: asked), "a");
+            observation.add_pod(&with!(pod(SERVING, None) => asked: checked), "a");
             observation.last_poll
         };
         assert_rows! {

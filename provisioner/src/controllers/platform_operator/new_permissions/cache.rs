@@ -234,7 +234,7 @@ mod tests {
             assert_eq!(failure.why, "no such image");
             assert_eq!(failure.wait, wait.checked_sub(second));
             now += wait;
-            assert_eq!(answers.get(of, &image, now), None, "it is tried again");
+            assert_eq!(answers.get(of, &image, now), None, "the check is due again");
         }
         let _ = fail(of, now);
         let changed = ("a", Some(2));

@@ -13,7 +13,7 @@ use crate::{commands::run_bundle::RunContext, output::message};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PendingInstallPlan {
     name: String,
-    /// Whether it also installs objects for other Subscriptions.
+    /// Whether the plan also installs objects for other Subscriptions.
     is_shared: bool,
 }
 
@@ -54,14 +54,14 @@ fn unfinished(
     all.collect()
 }
 
-/// Ends a plan: waits for it if other Subscriptions need it, and deletes it otherwise.
-pub(super) async fn wait_or_fail(
+/// Ends a plan: waits for its end if other Subscriptions need the plan, and deletes the plan otherwise.
+pub(super) async fn end_plan(
     task: &RunContext<'_>,
     namespace: &str,
-    install: &PendingInstallPlan,
+    pending: &PendingInstallPlan,
 ) -> anyhow::Result<()> {
-    let (olm, name) = (Olm(task.cluster), &install.name);
-    if !install.is_shared {
+    let (olm, name) = (Olm(task.cluster), &pending.name);
+    if !pending.is_shared {
         return wait_deleted::<InstallPlan>(task, namespace, name).await;
     }
     message::note(&format!(
@@ -102,17 +102,17 @@ mod tests {
         };
         let tide = |plan: &str| subscription("tide", "tide.v2", plan);
         let reef = subscription("reef", "reef.v1", "install-1");
-        let going = |names: &[&str]| plan(true, "Installing", names);
+        let installing = |names: &[&str]| plan(true, "Installing", names);
         for (own, others, plan, expected) in ::tests::rows![
-            tide("install-1"), vec![], going(&[]) => vec![false];
-            tide(""), vec![], going(&["tide.v2"]) => vec![false];
+            tide("install-1"), vec![], installing(&[]) => vec![false];
+            tide(""), vec![], installing(&["tide.v2"]) => vec![false];
             // OLM sets the phase after it creates the plan.
             tide("install-1"), vec![], plan(true, "", &[]) => vec![false];
-            tide("install-1"), vec![reef.clone()], going(&["tide.v2", "reef.v1"]) => vec![true];
-            tide("install-1"), vec![subscription("reef", "reef.v1", "install-0")], going(&["tide.v2"]) => vec![false];
+            tide("install-1"), vec![reef.clone()], installing(&["tide.v2", "reef.v1"]) => vec![true];
+            tide("install-1"), vec![subscription("reef", "reef.v1", "install-0")], installing(&["tide.v2"]) => vec![false];
             // These plans are not in progress for the package.
-            tide("install-2"), vec![reef], going(&["reef.v1"]) => vec![];
-            subscription("tide", "", ""), vec![], going(&[""]) => vec![];
+            tide("install-2"), vec![reef], installing(&["reef.v1"]) => vec![];
+            subscription("tide", "", ""), vec![], installing(&[""]) => vec![];
             tide("install-1"), vec![], plan(false, "RequiresApproval", &["tide.v2"]) => vec![];
             tide("install-1"), vec![], plan(true, "Complete", &["tide.v2"]) => vec![];
             tide("install-1"), vec![], plan(true, "Failed", &["tide.v2"]) => vec![];
