@@ -6,7 +6,6 @@
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
 use std::{
-    fmt::Display,
     fs::{self, File},
     net::TcpListener,
     path::Path,
@@ -22,6 +21,7 @@ use catalog::{
 use futures::TryStreamExt;
 use tokio::runtime::Runtime;
 
+const OPM: &str = "opm";
 /// Runs per program; the median is printed.
 const RUNS: usize = 5;
 /// Interval between two reads of the memory of a process. The memory grows for much longer than this.
@@ -62,10 +62,7 @@ struct Measurement {
     memory: u32,
 }
 
-/// A process that is killed on drop.
 struct Running(Child);
-
-// === impl Bench ===
 
 impl Bench<'_> {
     fn both(&self, label: &str, args: &[&str]) {
@@ -86,7 +83,6 @@ impl Bench<'_> {
         row(label, opm, rukpak);
     }
 
-    /// Creates a new cache.
     fn cold(&self) {
         let [opm, rukpak] = in_turns(|program| {
             let cache = cache(program);
@@ -111,11 +107,9 @@ impl Bench<'_> {
             let time = since.elapsed();
             let list = self.list(&client);
             let memory = running.memory().unwrap();
-            let at = usize::from(matches!(program, Program::Rukpak));
-            lists
-                .get_mut(at)
-                .unwrap()
-                .push(Measurement { time: list, memory });
+            let [opm, rukpak] = &mut lists;
+            let lists = if program == OPM { opm } else { rukpak };
+            lists.push(Measurement { time: list, memory });
             Measurement { time, memory }
         });
         row("serve again, until it answers", opm, rukpak);
@@ -152,7 +146,7 @@ impl Bench<'_> {
         since.elapsed()
     }
 
-    fn run_to_end(&self, program: Program, args: &[&str], out: Stdio) -> Measurement {
+    fn run_to_end(&self, program: &str, args: &[&str], out: Stdio) -> Measurement {
         let since = Instant::now();
         let mut running = self.start(program, args, out);
         let mut memory = 0;
@@ -167,38 +161,16 @@ impl Bench<'_> {
         }
     }
 
-    fn start(&self, program: Program, args: &[&str], out: Stdio) -> Running {
-        let mut command = match program {
-            Program::Opm => tests::opm_command(self.place),
-            Program::Rukpak => {
-                let mut command = Command::new(env!("CARGO_BIN_EXE_rukpak"));
-                command.arg("catalog").current_dir(self.place);
-                command
-            }
-        };
+    fn start(&self, program: &str, args: &[&str], out: Stdio) -> Running {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rukpak"));
+        command.arg("catalog").current_dir(self.place);
+        if program == OPM {
+            command = tests::opm_command(self.place);
+        }
         command.args(args).stdout(out).stderr(Stdio::null());
         Running(command.spawn().unwrap())
     }
 }
-
-#[derive(Clone, Copy)]
-enum Program {
-    Opm,
-    Rukpak,
-}
-
-// === impl Program ===
-
-impl Display for Program {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Opm => "opm",
-            Self::Rukpak => "rukpak",
-        })
-    }
-}
-
-// === impl Running ===
 
 impl Running {
     /// Returns the peak resident memory in KiB, or `None` after the process has ended.
@@ -219,25 +191,18 @@ impl Drop for Running {
 }
 
 fn serve<'a>(cache: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let args = [
-        "serve",
-        "catalog",
-        "--cache-dir",
-        cache,
-        "--termination-log",
-        "log",
-    ];
-    [&args, more].concat()
+    let args = ["serve", "catalog", "--termination-log", "log"];
+    [&args[..], &["--cache-dir", cache], more].concat()
 }
 
-fn cache(program: Program) -> String {
+fn cache(program: &str) -> String {
     format!("cache-{program}")
 }
 
-fn in_turns(mut run: impl FnMut(Program) -> Measurement) -> [Measurement; 2] {
+fn in_turns(mut run: impl FnMut(&str) -> Measurement) -> [Measurement; 2] {
     let mut all = [Vec::new(), Vec::new()];
     for _ in 0..RUNS {
-        for (times, program) in all.iter_mut().zip([Program::Opm, Program::Rukpak]) {
+        for (times, program) in all.iter_mut().zip([OPM, "rukpak"]) {
             times.push(run(program));
         }
     }

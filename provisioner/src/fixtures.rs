@@ -40,12 +40,10 @@ pub(crate) fn object<K: Resource<DynamicType = ()> + DeserializeOwned>(mut field
     serde_json::from_value(fields).unwrap()
 }
 
-/// Returns the spec of a BundleInstance with these fields.
 pub(crate) fn spec(fields: &Value) -> BundleInstanceSpec {
     object::<BundleInstance>(json!({"metadata": {"name": "a"}, "spec": fields})).spec
 }
 
-/// Returns content with these files.
 pub(crate) fn content(files: &[(&str, &str)]) -> Content {
     let mut builder = Builder::new(Limits::default());
     for (path, text) in files {
@@ -78,7 +76,6 @@ pub(crate) fn step(object: Value, wave: Wave) -> ApplyStep {
     }
 }
 
-/// Returns the key of a catalog.
 pub(crate) fn key(namespace: &str, name: &str) -> CatalogKey {
     CatalogKey {
         namespace: namespace.to_owned(),

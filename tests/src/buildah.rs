@@ -64,11 +64,6 @@ impl Buildah {
         self.run(&[&["push", "--quiet"], flags, &[image, to]].concat());
     }
 
-    /// Returns an image with a small system in which `RUN` works.
-    pub fn base(&self) -> String {
-        self.base_of(&["sh", "rm"])
-    }
-
     /// Returns an image with tools of this machine and the libraries that they are linked with.
     pub fn base_of(&self, tools: &[&str]) -> String {
         let root = tempfile::tempdir().unwrap();
@@ -100,13 +95,13 @@ impl Buildah {
 
     /// Returns the command, for runs that may fail.
     pub fn command(&self) -> Command {
-        let folder = |name: &str| self.storage.path().join(name);
+        let dir = |name: &str| self.storage.path().join(name);
         let mut command = Command::new(program("buildah"));
         command
             .args(["--storage-driver", "vfs", "--root"])
-            .arg(folder("root"))
+            .arg(dir("root"))
             .arg("--runroot")
-            .arg(folder("run"))
+            .arg(dir("run"))
             .env("BUILDAH_ISOLATION", "chroot")
             .stdin(Stdio::null());
         command

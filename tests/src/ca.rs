@@ -14,29 +14,28 @@ use rustls::{
 use crate::address;
 
 /// A private CA, like that of a company.
-pub struct Authority {
+pub struct TestCa {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
-/// A serving certificate for this machine, and its key.
 pub(crate) struct Identity {
     pub(crate) certificate: rcgen::Certificate,
     pub(crate) key: KeyPair,
 }
 
-impl std::fmt::Debug for Authority {
+impl std::fmt::Debug for TestCa {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Authority").finish_non_exhaustive()
+        f.debug_struct("TestCa").finish_non_exhaustive()
     }
 }
 
-impl Default for Authority {
+impl Default for TestCa {
     fn default() -> Self {
-        Self::new("a private authority")
+        Self::new("a private CA")
     }
 }
 
-impl Authority {
+impl TestCa {
     /// Returns a CA with this name.
     pub fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
@@ -88,7 +87,6 @@ impl Authority {
 }
 
 impl Identity {
-    /// Returns a server configuration with this identity.
     pub(crate) fn server(&self) -> ServerConfig {
         config(self.certificate.der().clone(), &self.key)
     }

@@ -122,9 +122,6 @@ impl Run {
     }
 
     /// Asserts all expectations of a row of [`assert_runs!`](crate::assert_runs).
-    ///
-    /// # Panics
-    /// Panics if the result differs; the message has the command.
     #[track_caller]
     pub fn assert(&self, command: &str, code: i32, out: &Out, err_parts: &[String]) {
         let has_out = match out {

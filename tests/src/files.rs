@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hyper::{Method, Request, Response, StatusCode};
 
 use crate::http_server::{Site, header, plain, unauthorized};
-use crate::{Authority, User};
+use crate::{TestCa, User};
 
 /// The response for a missing file.
 const NOT_FOUND: &str = "the archive of this department has no such file";
@@ -23,7 +23,7 @@ pub struct FileServer {
 
 impl FileServer {
     /// Starts a server: https with a certificate of the CA, http without a CA. With a user, it requires that user's password.
-    pub fn start(user: Option<User>, ca: Option<&Authority>) -> Self {
+    pub fn start(user: Option<User>, ca: Option<&TestCa>) -> Self {
         let files = Arc::new(Mutex::new(BTreeMap::new()));
         let shared = Arc::clone(&files);
         let site = Site::start(ca, move |request| {

@@ -105,9 +105,6 @@ impl Random {
 
 /// Runs a test with random inputs. The test returns the number of its valid inputs. A hundred rounds need at least `valid`
 /// valid inputs, because a test of invalid inputs alone proves nothing.
-///
-/// # Panics
-/// Panics if a round panics, or too few inputs were valid.
 pub fn fuzz(rounds: u64, valid: u64, mut test: impl FnMut(&mut Random) -> usize) {
     let setting = |name: &str| env::var(name).ok()?.parse::<u64>().ok();
     if let Some(seed) = setting("RUKPAK_FUZZ_SEED") {

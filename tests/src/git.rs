@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 
 use crate::http_server::{Site, header, plain, unauthorized};
-use crate::{Authority, User};
+use crate::{TestCa, User};
 
 /// A bare repository in a directory of repositories, created by git. Equal content results in equal commits.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ fn output(command: &mut Command) -> String {
 
 impl GitServer {
     /// Starts a server: https with a certificate of the CA, http without a CA. With a user, it requires that user's password.
-    pub fn start(user: Option<User>, ca: Option<&Authority>) -> Self {
+    pub fn start(user: Option<User>, ca: Option<&TestCa>) -> Self {
         let dir = tempfile::Builder::new().prefix("git-").tempdir().unwrap();
         let root = dir.path().to_owned();
         let site = Site::start(ca, move |request| {
@@ -141,7 +141,6 @@ impl GitServer {
     }
 }
 
-/// Runs git's CGI program for a request.
 async fn backend(root: &Path, request: Request<Bytes>) -> Response<Bytes> {
     let mut command = Command::new("git");
     isolate(&mut command)

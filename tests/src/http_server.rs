@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
-use crate::{Authority, address};
+use crate::{TestCa, address};
 
 /// A server on a free port. Dropping the value stops the server with all its connections.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct Site {
 
 impl Site {
     /// Answers requests over https with a certificate of the CA, or over http without a CA.
-    pub fn start<A, F>(ca: Option<&Authority>, answer: A) -> Self
+    pub fn start<A, F>(ca: Option<&TestCa>, answer: A) -> Self
     where
         A: Fn(Request<Bytes>) -> F + Send + Sync + 'static,
         F: Future<Output = Response<Bytes>> + Send,
@@ -116,7 +116,6 @@ pub(crate) fn plain(status: StatusCode) -> Response<Bytes> {
     response
 }
 
-/// Returns a response that requests a name and a password.
 pub(crate) fn unauthorized() -> Response<Bytes> {
     let mut response = plain(StatusCode::UNAUTHORIZED);
     let challenge = "Basic realm=\"tests\"".parse().unwrap();
@@ -124,7 +123,6 @@ pub(crate) fn unauthorized() -> Response<Bytes> {
     response
 }
 
-/// Returns the header's value, if it is text.
 pub(crate) fn header<'a, B>(request: &'a Request<B>, name: &str) -> Option<&'a str> {
     request.headers().get(name)?.to_str().ok()
 }

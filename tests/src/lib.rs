@@ -1,7 +1,7 @@
 //! Shared parts of the tests: the corpus of real bundles, transcripts on pages, and servers to fetch bundles from.
 //!
 //! ```text
-//!             Authority (certificates)
+//!             TestCa (certificates)
 //!     ┌───────────┼─────────────────────────────┐
 //!  Registry    GitServer   FileServer   TokenServer        Sshd
 //!     │           └───────────┼─────────────┘               │
@@ -32,6 +32,7 @@ use std::{
 };
 
 use flate2::{Compression, write::GzEncoder};
+use serde_json::{Value, json};
 
 mod buildah;
 mod ca;
@@ -54,7 +55,7 @@ mod token_server;
 mod transcript;
 
 pub use buildah::Buildah;
-pub use ca::Authority;
+pub use ca::TestCa;
 pub use command::{Args, Out, Run};
 pub use corpus::{Case, Corpus, corpus};
 pub use database::{DATABASE_LABEL, DATABASE_TABLES};
@@ -136,6 +137,24 @@ pub fn assert_has(text: impl Display, part: &str) {
     assert!(text.contains(part), "{part:?} is not in {text:.2000}");
 }
 
+/// Returns the metadata of a registry+v1 bundle with channels, the default of which is `stable`.
+pub fn registry_annotations(package: &str, channels: &str) -> Value {
+    let annotations = [
+        ("mediatype", "registry+v1"),
+        ("manifests", "manifests/"),
+        ("metadata", "metadata/"),
+        ("package", package),
+        ("channels", channels),
+        ("channel.default", "stable"),
+    ];
+    let key = |name: &str| format!("operators.operatorframework.io.bundle.{name}.v1");
+    let annotations = annotations.into_iter();
+    let annotations: Value = annotations
+        .map(|(name, value)| (key(name), value))
+        .collect();
+    json!({"annotations": annotations})
+}
+
 /// A user of servers with accounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct User {
@@ -168,7 +187,6 @@ impl User {
         format!("Basic {}", STANDARD.encode(pair))
     }
 
-    /// Returns the user of an `Authorization` header.
     fn from_header(header: &str) -> Option<Self> {
         [OWNER, TENANT]
             .into_iter()

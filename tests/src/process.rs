@@ -20,13 +20,13 @@ const TIMEOUT: Duration = Duration::from_secs(90);
 /// A script that runs a program until the script's standard input ends, and then removes the program's directory, also if
 /// the tests are killed. Arguments: directory, program, its arguments.
 const SUPERVISOR: &str = r#"
-folder=$1; shift
+dir=$1; shift
 "$@" </dev/null &
 exec 2>/dev/null # the log ends with the program
 read -r end
 kill -KILL $!
 wait
-rm -rf -- "$folder"
+rm -rf -- "$dir"
 "#;
 
 /// A running program. Dropping the value kills the program and removes its directory.
@@ -109,9 +109,6 @@ fn lines(log: impl Read + Send + 'static) -> Receiver<String> {
 }
 
 /// Returns the path of a program, also of servers outside of the `PATH`.
-///
-/// # Panics
-/// Panics if the program is not installed.
 pub fn program(name: &str) -> PathBuf {
     let path = env::var_os("PATH").unwrap_or_default();
     let dirs = env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);

@@ -16,24 +16,15 @@ pub struct Provisioner {
 impl Provisioner {
     /// Starts the program with the permissions of a kubeconfig, and waits until it serves content. The program must be in the
     /// directory of `other`, another program of this workspace.
-    ///
-    /// # Panics
-    /// Panics if the program is not built, or does not start.
     pub fn beside(other: &Path, kubeconfig: &Path) -> Self {
         Self::with(other, kubeconfig, &[])
     }
 
     /// Starts the program like [`Self::beside`], with more arguments.
-    ///
-    /// # Panics
-    /// Panics if the program is not built, or does not start.
     pub fn with(other: &Path, kubeconfig: &Path, more: &[&str]) -> Self {
         let program: PathBuf = other.with_file_name("provisioner");
-        assert!(
-            program.is_file(),
-            "{} is missing: cargo build -p provisioner makes it",
-            program.display()
-        );
+        let (path, remedy) = (program.display(), "cargo build -p provisioner makes it");
+        assert!(program.is_file(), "{path} is missing: {remedy}");
         let dir = tempfile::Builder::new().prefix("provisioner-").tempdir();
         let dir = dir.unwrap();
         let store = dir.path().join("store");

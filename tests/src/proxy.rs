@@ -18,9 +18,6 @@ pub struct HttpProxy {
 
 impl HttpProxy {
     /// Starts a proxy on a free port.
-    ///
-    /// # Panics
-    /// Panics if the proxy cannot be started.
     pub fn start() -> Self {
         // tinyproxy needs a port number, and another process can take a free port before tinyproxy starts.
         for _ in 0..10 {

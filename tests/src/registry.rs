@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, fs, net::SocketAddr, path::Path};
 
-use crate::{Authority, OWNER, TENANT, TokenServer, User, address, process::Process};
+use crate::{OWNER, TENANT, TestCa, TokenServer, User, address, process::Process};
 
 /// A real registry (Debian's `docker-registry`). Dropping the value stops the registry and removes its images.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub enum Auth<'a> {
 
 impl Registry {
     /// Starts a registry: https with a certificate of the CA, http without a CA.
-    pub fn start(auth: Auth<'_>, ca: Option<&Authority>) -> Self {
+    pub fn start(auth: Auth<'_>, ca: Option<&TestCa>) -> Self {
         let dir = tempfile::Builder::new().prefix("registry-").tempdir();
         let dir = dir.unwrap();
         let config = config(dir.path(), auth, ca);
@@ -75,7 +75,7 @@ pub fn docker_config(logins: &[(&str, User)]) -> String {
     serde_json::json!({"auths": logins}).to_string()
 }
 
-fn config(dir: &Path, auth: Auth<'_>, ca: Option<&Authority>) -> String {
+fn config(dir: &Path, auth: Auth<'_>, ca: Option<&TestCa>) -> String {
     let file = |name: &str, text: String| {
         let path = dir.join(name);
         fs::write(&path, text).unwrap();

@@ -151,7 +151,6 @@ impl Answer {
     }
 }
 
-/// Returns the head of an answer, which is empty without a status.
 fn head_bytes(head: &str, length: Option<usize>, values: &Values) -> Vec<u8> {
     let mut parts = head.split("; ");
     let status = parts.next().unwrap();
@@ -186,7 +185,7 @@ struct Rule {
     /// Texts that a head must contain, or, with `true`, must not contain.
     needles: Vec<(bool, String)>,
     steps: Vec<String>,
-    asked: AtomicUsize,
+    answered: AtomicUsize,
 }
 
 impl Rule {
@@ -204,7 +203,7 @@ impl Rule {
         Self {
             needles: needles.split(" & ").map(needle).collect(),
             steps: steps.split(" then ").flat_map(step).collect(),
-            asked: AtomicUsize::new(0),
+            answered: AtomicUsize::new(0),
         }
     }
 
@@ -215,7 +214,7 @@ impl Rule {
 
     /// Returns the script of the next answer; the last one is repeated.
     fn next(&self) -> &str {
-        let number = self.asked.fetch_add(1, Ordering::SeqCst);
+        let number = self.answered.fetch_add(1, Ordering::SeqCst);
         &self.steps[number.min(self.steps.len() - 1)]
     }
 }
@@ -345,7 +344,7 @@ impl ScriptedServer {
         self.address.to_string()
     }
 
-    /// Requests whose head was read, with their bodies as far as the script says.
+    /// Requests whose head was read, with their bodies as far as the script requires.
     pub fn seen(&self) -> Vec<Received> {
         self.seen.lock().unwrap().clone()
     }

@@ -32,7 +32,7 @@ pub struct Sshd {
 const COMMAND: &str = r#"#!/bin/sh
 eval "set -- $SSH_ORIGINAL_COMMAND"
 [ "$1" = git-upload-pack ] || { echo "only fetching is possible here" >&2; exit 1; }
-exec git upload-pack "FOLDER/$2"
+exec git upload-pack "DIRECTORY/$2"
 "#;
 
 impl Sshd {
@@ -130,7 +130,7 @@ fn configure(dir: &Path, key_type: &str, setting: &str) -> PathBuf {
         fs::write(&path, content).unwrap();
         path
     };
-    write_program(&dir.join("command"), &COMMAND.replace("FOLDER", text));
+    write_program(&dir.join("command"), &COMMAND.replace("DIRECTORY", text));
     let key = fs::read_to_string(dir.join("client.pub")).unwrap();
     write(
         "authorized_keys",

@@ -20,7 +20,6 @@ use std::{
 
 use futures::{FutureExt as _, StreamExt as _, future, stream};
 
-/// Rows that run at the same time.
 const MAX_CONCURRENT_ROWS: usize = 4;
 
 /// Named bytes that cells refer to.
@@ -36,15 +35,11 @@ impl Values {
     }
 
     /// Returns one of the values.
-    ///
-    /// # Panics
-    /// Panics if no value has this name.
     pub fn get(&self, name: &str) -> &[u8] {
         let value = self.0.get(name);
         value.unwrap_or_else(|| panic!("no value {name:?}"))
     }
 
-    /// Replaces escapes and references.
     pub(crate) fn expand(&self, text: &str) -> Vec<u8> {
         let mut expanded = Vec::with_capacity(text.len());
         let mut rest = text;
@@ -214,9 +209,6 @@ pub fn matches(pattern: &str, text: &str) -> bool {
 }
 
 /// Runs a test for all rows of a table, and compares its result with the last cell of each.
-///
-/// # Panics
-/// Panics if a row has another outcome, or its test panics; the message has all of these rows.
 pub async fn check<const N: usize>(
     table: &str,
     values: &Values,
@@ -249,9 +241,6 @@ pub async fn check<const N: usize>(
 }
 
 /// [`check`] for synchronous tests.
-///
-/// # Panics
-/// Panics in the cases of [`check`].
 pub fn compare<const N: usize>(table: &str, values: &Values, test: impl Fn(&[Cell; N]) -> String) {
     let test = async |cells: &[Cell; N]| test(cells);
     futures::executor::block_on(check(table, values, test));
@@ -264,9 +253,6 @@ fn message(panic: &(dyn Any + Send)) -> String {
 }
 
 /// Compares results. An expected error is a pattern, in which `*` stands for any text.
-///
-/// # Panics
-/// Panics if the results differ; the message has the `row`.
 #[expect(clippy::needless_pass_by_value, reason = "rows own what they expect")]
 #[track_caller]
 pub fn assert_outcome<T: Debug + PartialEq, E: Display>(

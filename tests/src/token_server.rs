@@ -19,7 +19,7 @@ use ring::{
 use serde_json::{Value, json};
 
 use crate::http_server::{Site, header, plain, unauthorized};
-use crate::{Authority, OWNER, TENANT, User};
+use crate::{OWNER, TENANT, TestCa, User};
 
 /// A token server like those of the large public registries. Anonymous clients may read below `public/`, the tenant also
 /// below `tenant/`, and the owner may read and write all repositories.
@@ -52,7 +52,7 @@ impl TokenServer {
     pub(crate) const ISSUER: &'static str = "tests";
 
     /// Starts a token server: https with a certificate of the CA, http without a CA.
-    pub fn start(ca: Option<&Authority>) -> Self {
+    pub fn start(ca: Option<&TestCa>) -> Self {
         let (signer, certificate) = Signer::new();
         let granted = Arc::new(Mutex::new(Vec::new()));
         let grants = Arc::clone(&granted);
@@ -78,7 +78,6 @@ impl TokenServer {
         self.granted.lock().unwrap().clone()
     }
 
-    /// Returns the certificate whose key signs the tokens.
     pub(crate) fn certificate(&self) -> String {
         self.certificate.clone()
     }
@@ -127,7 +126,6 @@ fn may(user: Option<User>, repository: &str, action: &str) -> bool {
     user == Some(OWNER) || below("public/") || user == Some(TENANT) && below("tenant/")
 }
 
-/// Decodes a part of a query.
 fn decode(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.bytes();
@@ -164,19 +162,12 @@ impl Signer {
         (signer, certificate.pem())
     }
 
-    /// Returns a JSON web token for the registry.
     fn token(&self, user: &str, access: &[Value]) -> String {
         let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
         let head = json!({"typ": "JWT", "alg": "ES256", "x5c": [self.certificate]});
         let claims = json!({
-            "iss": TokenServer::ISSUER,
-            "aud": TokenServer::SERVICE,
-            "sub": user,
-            "iat": now,
-            "nbf": now - 60,
-            "exp": now + 300,
-            "jti": now.to_string(),
-            "access": access,
+            "iss": TokenServer::ISSUER, "aud": TokenServer::SERVICE, "sub": user, "access": access,
+            "iat": now, "nbf": now - 60, "exp": now + 300, "jti": now.to_string(),
         });
         let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let signed = format!("{}.{}", part(&head), part(&claims));

@@ -120,7 +120,6 @@ fn lines(text: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// The steps of all blocks of a language.
 fn steps(path: &str, text: &str, language: &str) -> Vec<Step> {
     let (mut steps, mut is_block, mut is_first) = (Vec::<Step>::new(), false, true);
     let mut lines = (1..).zip(text.lines());
@@ -157,7 +156,6 @@ fn steps(path: &str, text: &str, language: &str) -> Vec<Step> {
     steps
 }
 
-/// Reports whether lines of a page match the printed lines.
 fn stands_for(page_output: &[String], printed: &[String]) -> bool {
     match page_output.split_first() {
         None => printed.is_empty(),

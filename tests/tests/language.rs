@@ -70,10 +70,9 @@ enum Scope {
 
 /// Returns the scope of a file, or `None` if it is not checked.
 fn scope(path: &str) -> Option<Scope> {
+    let mut dirs = ["/tests/", "/benches/", "/examples/"].into_iter();
     let is_test = path.starts_with("tests/")
-        || ["/tests/", "/benches/", "/examples/"]
-            .iter()
-            .any(|folder| path.contains(folder))
+        || dirs.any(|dir| path.contains(dir))
         || path.ends_with("tests.rs")
         || path.ends_with("test.rs");
     match path.rsplit_once('.')? {
@@ -139,20 +138,14 @@ fn no_check_exceeds_its_limit() {
         }
     }
     let mut problems = Vec::new();
-    for ((check, _), found) in checks.iter().zip(&found) {
-        for (scope, places) in ["product code", "tests", "pages"]
-            .iter()
-            .zip(found.iter().zip(check.1))
-        {
-            let (places, Some(limit)) = places else {
-                continue;
-            };
-            if places.len() > limit {
+    for (((name, limits, _), _), found) in checks.iter().zip(&found) {
+        let scopes = ["product code", "tests", "pages"].into_iter().zip(limits);
+        for ((scope, limit), places) in scopes.zip(found) {
+            let count = places.len();
+            if limit.is_some_and(|limit| count > limit) {
                 let shown: Vec<&String> = places.iter().take(20).collect();
                 problems.push(format!(
-                    "{}: {} in {scope}, limit {limit}: {shown:#?}",
-                    check.0,
-                    places.len()
+                    "{name}: {count} in {scope}, limit {limit:?}: {shown:#?}"
                 ));
             }
         }
@@ -166,11 +159,8 @@ fn code_in_pages_and_inline_tests_have_their_own_scope() {
     let page: Vec<&str> = page.iter().map(|(_, _, line)| line.as_str()).collect();
     assert_eq!(page, ["a `` c", "```", "e"]);
     let source = lines("fn a() {}\n#[cfg(test)]\nmod tests {}", Scope::Product);
-    let scopes: Vec<bool> = source
-        .iter()
-        .map(|(_, scope, _)| *scope == Scope::Test)
-        .collect();
-    assert_eq!(scopes, [false, true, true]);
+    let is_test = source.iter().map(|(_, scope, _)| *scope == Scope::Test);
+    assert!(is_test.eq([false, true, true]));
     for (path, expected) in [
         ("docs/a.md", Some(2)),
         ("cli/src/a.rs", Some(0)),

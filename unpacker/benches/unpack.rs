@@ -15,7 +15,7 @@ use std::{
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use flate2::{Compression, write::GzEncoder};
 use tests::fuzz::Random;
-use unpacker::{Limits, Options, Selection, layers::Layers};
+use unpacker::{Options, Selection, layers::Layers};
 
 /// Bytes of the uncompressed tar of a bundle and of a base image.
 const SIZES: [(&str, u64); 2] = [("1MB", 1 << 20), ("200MB", 200 << 20)];
@@ -47,15 +47,7 @@ fn unpacking(criterion: &mut Criterion) {
 }
 
 fn read(path: &Path, select: &Selection) -> u64 {
-    let options = Options {
-        limits: Limits {
-            total: 1 << 30,
-            entries: 1_000_000,
-            ..Limits::default()
-        },
-        select: select.clone(),
-        ..Options::default()
-    };
+    let options = tests::with!(Options::default() => limits.total: 1 << 30, limits.entries: 1_000_000, select: select.clone());
     let mut layers = Layers::new(&options).unwrap();
     layers.push("layer", File::open(path).unwrap()).unwrap();
     layers.finish().0.size()

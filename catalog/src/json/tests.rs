@@ -133,10 +133,6 @@ fn maps_are_written_as_in_go() {
         r#""\ud83d\b\f""# => "\"\u{fffd}\\b\\f\"";
         r#"["a\"\\\n\r\t", "é", "\\u0041", "\u00e9"]"# => r#"["a\"\\\n\r\t","é","\\u0041","é"]"#;
         "[\"a\u{2028}é\", \"\u{2029}\"]" => r#"["a\u2028é","\u2029"]"#;
-        // The quote after a key is greater than a space and less than a letter.
-        r#"{"a b":1,"a":2}"# => r#"{"a":2,"a b":1}"#;
-        r#"{"a":1,"a b":2,"ab":3}"# => r#"{"a":1,"a b":2,"ab":3}"#;
-        r#"{"":1,"\u0061":2,"b":3,"é":4,"z":5}"# => r#"{"":1,"a":2,"b":3,"z":5,"é":4}"#;
         "[-12, 999999999999999, 12345678901234567]" => "[-12,999999999999999,12345678901234568]";
         r#"[{"a":{"b":[1,{"c":2}]}},[[]],""]"# => r#"[{"a":{"b":[1,{"c":2}]}},[[]],""]"#;
     ] {
@@ -167,6 +163,7 @@ fn copied_strings_equal_their_decoded_text() {
     }
 }
 
+/// The quote after a key is greater than a space and less than a letter.
 #[test]
 fn keys_are_sorted_like_go_maps() {
     for [first, second, third] in threes(&["", "a", "a b", "a!", "ab", "B", "é", r"\u0061"]) {

@@ -47,7 +47,6 @@ impl Workspace {
         names
     }
 
-    /// Writes a valid bundle.
     pub(crate) fn good(&self, name: &str) {
         self.bundle(name, &csv(name));
     }
@@ -62,14 +61,7 @@ impl Workspace {
     }
 
     pub(crate) fn bundle(&self, name: &str, csv: &Value) {
-        let annotations = json!({"annotations": {
-            "operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
-            "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
-            "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
-            "operators.operatorframework.io.bundle.package.v1": "tide",
-            "operators.operatorframework.io.bundle.channels.v1": "stable,beta",
-            "operators.operatorframework.io.bundle.channel.default.v1": "stable",
-        }});
+        let annotations = tests::registry_annotations("tide", "stable,beta");
         let map = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: gauges\ndata:\n  answer: \"yes\"\n";
         for (file, text) in [
             ("metadata/annotations.yaml", annotations.to_string()),
@@ -132,13 +124,8 @@ impl Workspace {
     /// Returns the command with a home directory and without other user configuration.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(binary());
-        for name in [
-            "CONTAINERS_REGISTRIES_CONF",
-            "DOCKER_CONFIG",
-            "REGISTRY_AUTH_FILE",
-            "XDG_CONFIG_HOME",
-            "XDG_RUNTIME_DIR",
-        ] {
+        let names = "CONTAINERS_REGISTRIES_CONF DOCKER_CONFIG REGISTRY_AUTH_FILE XDG_CONFIG_HOME XDG_RUNTIME_DIR";
+        for name in names.split(' ') {
             command.env_remove(name);
         }
         command

@@ -4,13 +4,12 @@
 use std::{fs, process::Command};
 
 use tests::{
-    Auth, Authority, Buildah, FileServer, GitServer, Names, OWNER, Page, Registry, Sshd, TENANT,
+    Auth, Buildah, FileServer, GitServer, Names, OWNER, Page, Registry, Sshd, TENANT, TestCa,
     TokenServer, docker_config, root,
 };
 
 use crate::bundle::Workspace;
 
-/// Copies a directory of the project.
 fn copy(workspace: &Workspace, from: &str, to: &str) {
     let (from, to) = (root().join(from), workspace.path(to));
     let copied = Command::new("cp").arg("-r").args([from, to]).status();
@@ -40,7 +39,7 @@ fn page_about_sources_shows_what_happens() {
     copy(&workspace, "examples/bundles/tidewatch", "tidewatch");
 
     // The system trusts only the public CA.
-    let (public, private) = (Authority::new("public"), Authority::new("private"));
+    let (public, private) = (TestCa::new("public"), TestCa::new("private"));
     workspace.write("system.pem", public.pem());
     workspace.write("company-ca.pem", private.pem());
     let tokens = TokenServer::start(Some(&public));
@@ -62,7 +61,9 @@ fn page_about_sources_shows_what_happens() {
         let commit = repository.commit("main", &checkout);
         repository.git(&["tag", "v1.4.0", &commit]);
     }
-    workspace.write("home/.ssh/id_ed25519", sshd.key());
+    // The first key that the server accepts is used.
+    workspace.write("home/.ssh/id_ed25519", sshd.strange_key());
+    workspace.write("home/.ssh/id_rsa", sshd.key());
     workspace.write("home/.ssh/known_hosts", sshd.known_hosts());
 
     let files = FileServer::start(Some(TENANT), Some(&public));

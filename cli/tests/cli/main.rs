@@ -3,19 +3,17 @@
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    reason = "a test that fails says so by panicking"
+    reason = "tests fail by panicking"
 )]
 
 mod bundle;
 mod catalog_database;
-mod catalog_large;
 mod catalog_render;
 mod catalog_source_validate;
 mod docs;
 mod memory;
 mod remote;
 mod serve;
-mod sources;
 mod transcripts;
 mod unpack;
 mod validate;

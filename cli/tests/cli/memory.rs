@@ -1,4 +1,5 @@
-//! Process memory for small archives with expensive contents: no archive takes more than 256 MB.
+//! Process memory: no small archive with expensive contents takes more than 256 MB, and the memory for large images and catalogs
+//! is bounded.
 
 use std::{
     fs,
@@ -7,18 +8,28 @@ use std::{
     time::Duration,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
+use tests::{Buildah, Registry, noise};
 
 use crate::bundle::{Args as _, Workspace, csv};
 
 /// Maximum resident memory of a command for one archive, in KiB, including the binary, which is not optimized here.
 const MAX_RESIDENT: u64 = 256_000;
 
+/// Image size, many times the allowed memory.
+const SIZE: usize = 200 << 20;
+/// Maximum anonymous memory in KiB. The mapped binary does not count because it is large when it is not optimized.
+const ALLOWED: u64 = 32 << 10;
+const PACKAGES: usize = 200;
+/// Bundles per package. A million bundles are also within the limit, but take five times the time and memory.
+const BUNDLES: usize = 1000;
+/// Maximum memory per bundle in bytes, including all related data. Its document has 150 bytes.
+const MAX_BYTES_PER_BUNDLE: usize = 1300;
+
 const MIB: usize = 1 << 20;
 const CSV: &str = "manifests/csv.yaml";
 const CRD: &str = "manifests/crd.yaml";
 
-/// Repeats a text up to about this length.
 fn repeated(text: &str, length: usize) -> String {
     text.repeat(length / text.len())
 }
@@ -27,7 +38,6 @@ fn numbered(count: usize, text: impl Fn(usize) -> String) -> String {
     (0..count).map(text).collect()
 }
 
-/// Nests mappings.
 fn nested(depth: usize, inner: &str) -> String {
     "{a: ".repeat(depth) + inner + &"}".repeat(depth)
 }
@@ -81,7 +91,6 @@ fn read_twice() -> Vec<(&'static str, Vec<String>)> {
     ])
 }
 
-/// Returns a CRD of `v1beta1`.
 fn crd(versions: usize, properties: &str) -> String {
     let version = |at| format!("{{name: v{at}, served: true, storage: {}}},", at == 0);
     let versions = numbered(versions, version);
@@ -107,7 +116,6 @@ fn listed(path: &str, items: &str) -> String {
     csv.to_string().replace("\"@\"", items)
 }
 
-/// Returns the ClusterServiceVersion with one annotation.
 fn annotated(key: &str, text: &str) -> String {
     let mut csv = csv("tide");
     csv["metadata"]["annotations"] = json!({key: text});
@@ -258,4 +266,71 @@ fn reports_of_many_bundles_are_streamed() {
             "{format}: {all} KiB of all, {one} KiB of one"
         );
     }
+}
+
+/// Returns the peak anonymous memory of a command that must succeed.
+fn anonymous_peak(workspace: &Workspace, args: &str) -> u64 {
+    let mut command = workspace.command();
+    command.args(args.words()).arg("--tls-verify=false");
+    let (peak, ended) = peak(&mut command, "RssAnon:");
+    assert!(ended.success(), "{args:?}");
+    peak
+}
+
+#[test]
+fn memory_does_not_grow_with_the_image() {
+    let workspace = Workspace::with_tide();
+    let registry = Registry::plain();
+    for file in ["system/usr/large", "catalog/configs/large"] {
+        workspace.write(file, noise(1, SIZE));
+    }
+    // Several layers, so that some are fetched ahead.
+    let layered = "FROM scratch\nCOPY catalog /\nCOPY system /\nCOPY tide /\n";
+    let image = registry.image("large:v1");
+    Buildah::new().publish(layered, &workspace.path(""), &image, &["--layers"]);
+    for args in [
+        format!("unpack {image}"),
+        format!("convert {image}"),
+        format!("unpack {image} --only configs --max-size=300Mi --max-file-size=300Mi -o out.tar"),
+    ] {
+        let peak = anonymous_peak(&workspace, &args);
+        assert!(peak < ALLOWED, "{args} took {peak} KiB");
+    }
+    let size = fs::metadata(workspace.path("out.tar")).unwrap().len();
+    assert!(size > SIZE as u64, "{size}");
+}
+
+/// Returns a package of minimal bundles in one channel that is longer than any real one.
+fn package(name: &str) -> String {
+    let mut entries = vec![json!({"name": format!("{name}.0")})];
+    entries.extend((1..BUNDLES).map(
+        |at| json!({"name": format!("{name}.{at}"), "replaces": format!("{name}.{}", at - 1)}),
+    ));
+    let bundle = |at| {
+        let package = json!({"packageName": name, "version": format!("0.{at}.0")});
+        json!({
+            "schema": "olm.bundle", "package": name, "name": format!("{name}.{at}"), "image": "a/b:c",
+            "properties": [{"type": "olm.package", "value": package}],
+        })
+    };
+    let head = [
+        json!({"schema": "olm.package", "name": name, "defaultChannel": "a"}),
+        json!({"schema": "olm.channel", "package": name, "name": "a", "entries": entries}),
+    ];
+    let blobs = head.into_iter().chain((0..BUNDLES).map(bundle));
+    let blobs: Vec<String> = blobs.map(|blob: Value| blob.to_string()).collect();
+    blobs.join("\n")
+}
+
+// parity: load-10
+#[test]
+fn memory_per_bundle_is_bounded() {
+    let workspace = Workspace::new();
+    for name in (0..PACKAGES).map(|at| format!("p{at}")) {
+        workspace.write(&format!("catalog/{name}"), package(&name));
+    }
+    let peak = anonymous_peak(&workspace, "catalog validate catalog");
+    let allowed = (PACKAGES * BUNDLES * MAX_BYTES_PER_BUNDLE) as u64 >> 10;
+    eprintln!("{} bundles, at most {peak} KiB", PACKAGES * BUNDLES);
+    assert!(peak < allowed, "{peak} KiB, and {allowed} are allowed");
 }

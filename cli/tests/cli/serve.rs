@@ -31,7 +31,6 @@ fn write_catalog(workspace: &Workspace, package: &str) {
     workspace.write(&format!("catalog/{package}.json"), text);
 }
 
-/// A server process that is killed on drop.
 struct Serving {
     child: Child,
     log: BufReader<ChildStderr>,
@@ -91,7 +90,6 @@ impl Serving {
     }
 }
 
-/// Sends a signal to a process.
 pub(crate) fn kill(child: &Child, signal: &str) {
     let id = child.id().to_string();
     let mut kill = Command::new("kill");

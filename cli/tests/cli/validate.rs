@@ -38,8 +38,6 @@ fn sarif_points_at_files_of_the_repository() {
     assert_eq!(file, "bundles/tide/manifests/csv.yaml");
     let line = physical["region"]["startLine"].as_u64();
     assert!(line > Some(1), "{physical}");
-    let invocation = &run["invocations"][0];
-    assert_eq!(invocation["executionSuccessful"], false);
-    let notifications = invocation["toolExecutionNotifications"].as_array();
+    let notifications = run["invocations"][0]["toolExecutionNotifications"].as_array();
     assert_eq!(notifications.unwrap().len(), 1);
 }

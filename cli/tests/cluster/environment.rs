@@ -36,7 +36,6 @@ pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A cluster, with a user, for which the command runs.
 pub(crate) trait Rukpak {
-    /// Returns the command with its kubeconfig.
     fn rukpak(&self, args: &(impl Args + ?Sized)) -> Command;
 
     fn run(&self, args: &(impl Args + ?Sized)) -> Run {
@@ -128,7 +127,6 @@ impl World {
         Api::namespaced(self.cluster.client().unwrap(), "default")
     }
 
-    /// Returns the name of the installed Bundle of an instance.
     pub(crate) async fn installed(&self, name: &str) -> String {
         let instance = self.instances().get(name).await.unwrap();
         instance.status.unwrap().installed_bundle_name.unwrap()
@@ -145,15 +143,15 @@ impl World {
         apply(self.cluster, [object]).await;
     }
 
-    /// Returns a kubeconfig of a new ServiceAccount in the namespace `default` that is bound to these ClusterRoles.
-    pub(crate) async fn kubeconfig_with_roles(&self, name: &str, roles: &[&str]) -> NamedTempFile {
-        let account = account(name);
+    /// Returns a kubeconfig of a ServiceAccount in the namespace `default` after it is bound to a ClusterRole.
+    pub(crate) async fn kubeconfig(&self, name: &str, role: Option<&str>) -> NamedTempFile {
         let metadata = json!({"name": name, "namespace": "default"});
         let object = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
         self.apply(object).await;
-        for role in roles {
-            let (name, role) = (format!("{name}-{role}"), ("ClusterRole", *role));
-            self.apply(binding(&name, None, role, &account)).await;
+        if let Some(role) = role {
+            let (bound, role) = (format!("{name}-{role}"), ("ClusterRole", role));
+            self.apply(binding(&bound, None, role, &account(name)))
+                .await;
         }
         kubeconfig(self.cluster, "default", name).await
     }
@@ -234,13 +232,11 @@ pub(crate) async fn apply(
     }
 }
 
-/// Converts CRDs to objects.
 pub(crate) fn objects(crds: impl IntoIterator<Item = CustomResourceDefinition>) -> Vec<Value> {
     let crds = crds.into_iter();
     crds.map(|crd| serde_json::to_value(crd).unwrap()).collect()
 }
 
-/// Returns a name that is unique in this cluster.
 pub(crate) fn unique(prefix: &str) -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -298,7 +294,6 @@ pub(crate) async fn eventually<T>(
     result.unwrap_or_else(|reason| panic!("not {goal}: {reason}"))
 }
 
-/// Sends SIGINT to a process, as Ctrl-C does.
 fn interrupt(child: &Child) {
     let pid = child.id().to_string();
     let sent = Command::new("kill").args(["-INT", &pid]).status();

@@ -8,7 +8,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test that fails says so by panicking"
+    reason = "tests fail by panicking"
 )]
 
 mod adopt;

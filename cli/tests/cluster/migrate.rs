@@ -44,7 +44,6 @@ async fn stored_versions(cluster: &Cluster) -> Vec<String> {
     crd.status.unwrap().stored_versions.unwrap()
 }
 
-/// Returns a CatalogSource of the namespace `default`.
 fn source(name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",

@@ -10,12 +10,10 @@ async fn missing_permissions_and_untrusted_servers_are_reported() {
     let name = unique("permissions");
     let dir = plain(&[&name], "one");
     let bundle = text(&dir);
-    let no_roles = world.kubeconfig_with_roles(&unique("bare"), &[]).await;
+    let no_roles = world.kubeconfig(&unique("bare"), None).await;
     let no_roles = no_roles.path().display();
     // Installing, reading the CA of the content service, and uploading content need separate permissions.
-    let author = world
-        .kubeconfig_with_roles(&name, &["bundleinstances-admin"])
-        .await;
+    let author = world.kubeconfig(&name, Some("bundleinstances-admin")).await;
     let author = author.path().display();
     tests::assert_runs! { world;
         "status --as ann --as-group readers" => 1, "", "User \"ann\"";
@@ -39,9 +37,7 @@ async fn missing_permissions_and_untrusted_servers_are_reported() {
             => 1, "", "bundle-uploader", "is not allowed to update bundles.core.rukpak.io/content of Bundle";
         "install {name} {bundle} --content-address {server}" => 1, "", "failed to verify the content service";
     }
-    let uploader = world
-        .kubeconfig_with_roles(&name, &["bundle-uploader"])
-        .await;
+    let uploader = world.kubeconfig(&name, Some("bundle-uploader")).await;
     let uploader = uploader.path().display();
     world.ok(&format!("install {name} {bundle} --kubeconfig {uploader}"));
     world.remove(&name);
@@ -50,7 +46,7 @@ async fn missing_permissions_and_untrusted_servers_are_reported() {
 async fn viewers_only_read(world: &World, name: &str) {
     let viewer = unique("viewer");
     let viewer = world
-        .kubeconfig_with_roles(&viewer, &["bundleinstances-view"])
+        .kubeconfig(&viewer, Some("bundleinstances-view"))
         .await;
     let viewer = viewer.path().display();
     // The status reports the pending upload a moment later.

@@ -65,7 +65,6 @@ impl Installer {
     }
 }
 
-/// Applies all files once and returns the rejected ones with the reason.
 async fn apply_once(cluster: &Cluster, files: &[(String, Value)]) -> Vec<String> {
     let mut left = Vec::new();
     for (name, object) in files {
@@ -76,7 +75,6 @@ async fn apply_once(cluster: &Cluster, files: &[(String, Value)]) -> Vec<String>
     left
 }
 
-/// Applies the files until all are accepted.
 async fn bootstrap(cluster: &Cluster, files: &[(String, Value)]) {
     eventually("applied", async || {
         let left = apply_once(cluster, files).await;
@@ -92,7 +90,6 @@ async fn arguments(cluster: &Cluster) -> Vec<String> {
     pod.containers[0].args.clone().unwrap()
 }
 
-/// Returns the PlatformOperator and the CatalogSource that it names.
 async fn operator_and_catalog(cluster: &Cluster) -> (PlatformOperator, CatalogSource) {
     let client = cluster.client().unwrap();
     let operators = Api::<PlatformOperator>::all(client.clone());
@@ -146,7 +143,7 @@ async fn openshift_accepts_its_manifests(installer: &Installer) {
     let left = apply_once(&cluster, &files).await;
     assert!(!left.is_empty());
     become_openshift(&cluster, "4.20.3").await;
-    define_olm(&cluster, &["catalogsources"]).await;
+    define_olm(&cluster, "catalogsources").await;
     for (name, files) in tests::rows![
         "github.com/prometheus-operator/prometheus-operator" => &[
             "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",

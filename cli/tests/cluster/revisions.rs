@@ -27,7 +27,6 @@ use crate::environment::{Rukpak as _, Run, apply, bare, eventually, namespace, o
 const SYSTEM_NAMESPACE: &str = "rukpak-system";
 const DIGEST: &str = "sha256:0123456789abcdef";
 
-/// Takes a control plane with the API of rukpak.
 async fn control_plane() -> Lease {
     let cluster = bare().await;
     tests::assert_runs! { cluster;
@@ -108,7 +107,6 @@ async fn write_record(cluster: &Cluster, instance: &BundleInstance, number: i64,
     store.write(number, record).await.unwrap();
 }
 
-/// Returns an entry of `status.revisions`.
 fn entry(number: i64, state: &str, record: &Encoded) -> Value {
     json!({
         "number": number, "state": state, "cause": "Upgrade", "version": format!("1.{number}.0"),
@@ -117,7 +115,6 @@ fn entry(number: i64, state: &str, record: &Encoded) -> Value {
     })
 }
 
-/// Returns a condition of the status.
 fn condition(generation: Option<i64>, [type_, status, reason]: [&str; 3]) -> Value {
     json!({
         "type": type_, "status": status, "reason": reason, "message": "", "observedGeneration": generation,

@@ -25,7 +25,6 @@ use crate::environment::{Rukpak as _, World, crd, eventually, unique, world};
 const INJECTED: &str = "operators.operatorframework.io/injected-bundles";
 const INDEX: &str = "operators.operatorframework.io/index-image";
 
-/// Returns an annotation of an instance.
 fn annotation<'i>(instance: &'i BundleInstance, key: &str) -> Option<&'i str> {
     instance.annotations().get(key).map(String::as_str)
 }

@@ -130,12 +130,9 @@ fn bundle(name: &str, source: &Value) -> Value {
 }
 
 fn instance(name: &str, source: &Value) -> Value {
-    let mut instance = bundle(name, source);
-    let template = json!({"spec": instance["spec"]});
-    instance["kind"] = json!("BundleInstance");
-    instance["spec"] =
-        json!({"provisionerClassName": "core-rukpak-io-plain", "template": template});
-    instance
+    let template = json!({"spec": bundle(name, source)["spec"]});
+    let spec = json!({"provisionerClassName": "core-rukpak-io-plain", "template": template});
+    object("BundleInstance", name, &spec)
 }
 
 fn image() -> Value {

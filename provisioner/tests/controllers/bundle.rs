@@ -22,8 +22,8 @@ use unpacker::{Content, Format, Store, store::Budget};
 
 use crate::support::{
     SYSTEM, World, bundle, condition, config_map, content, create, delete, eventually, found,
-    image, merge, merge_status, operator, plain, running, unique, until, upload, wait_deleted,
-    wait_for, world,
+    image, merge, merge_status, plain, running, unique, until, upload, wait_deleted, wait_for,
+    world,
 };
 
 /// Returns a plain bundle with one ConfigMap that contains this text.
@@ -195,46 +195,4 @@ async fn b16_b17_b18_config_maps_are_joined_and_followed() {
     let maps: Api<ConfigMap> = Api::namespaced(world.client(), SYSTEM);
     let map = maps.get(&one).await.unwrap();
     assert!(map.metadata.owner_references.is_none());
-}
-
-// parity: r2
-#[tokio::test]
-async fn r01_r02_registry_bundles_report_facts_or_all_problems() {
-    let world = running().await;
-    let name = unique("r1");
-    let bundle = operator(&name, "1.2.3", &[]);
-    let tag = world.push(&format!("{name}:v1"), &bundle).await;
-    world.bundle(&name, "registry", image(&tag)).await;
-    let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
-    let facts = bundle.status.unwrap().facts;
-    let api = format!("Widget {name}.example.com/v1");
-    assert_eq!(facts.package.as_deref(), Some(name.as_str()));
-    assert_eq!(facts.version.as_deref(), Some("1.2.3"));
-    assert_eq!(facts.provided_apis, [api]);
-    assert!(facts.conversion.unwrap().objects > 2);
-
-    let name = unique("r2");
-    let csv = json!({
-        "apiVersion": "operators.coreos.com/v1alpha1",
-        "kind": "ClusterServiceVersion",
-        "metadata": {"name": format!("{name}.v1.0.0")},
-        "spec": {
-            "version": "1.0.0",
-            "installModes": [{"type": "OwnNamespace", "supported": true}],
-            "customresourcedefinitions": {"owned": [
-                {"name": format!("gadgets.{name}.example.com"), "version": "v1", "kind": "Gadget"},
-            ]},
-            "install": {"strategy": "deployment", "spec": {"deployments": []}},
-        },
-    });
-    let bundle = operator(&name, "1.0.0", &[("manifests/csv.yaml", csv)]);
-    let tag = world.push(&format!("{name}:v1"), &bundle).await;
-    world.bundle(&name, "registry", image(&tag)).await;
-    let prefix = "convert registry+v1 bundle to plain+v0 bundle: ";
-    let bundle = wait_message(&name, "UnpackFailed", prefix).await;
-    let gadgets = format!("gadgets.{name}.example.com");
-    for problem in ["AllNamespaces install mode", &gadgets] {
-        assert_has(message(&bundle), problem);
-    }
-    assert!(bundle.status.unwrap().content_digest.is_none());
 }

@@ -4,7 +4,7 @@ pub(crate) mod api_errors;
 mod config_maps;
 pub(crate) mod external_servers;
 mod forbidden_namespaces;
-mod images;
+pub(crate) mod images;
 mod olm_takeover;
 mod pods;
 mod serving;
@@ -64,18 +64,20 @@ async fn define_source(cluster: &Cluster) {
 }
 
 /// Returns settings for registries without TLS and without credentials.
-fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     tests::with!(Settings::default() => access: insecure(), follow_openshift: false,
         catalog_namespaces: NAMESPACES.map(str::to_owned).to_vec())
 }
 
 /// Returns the context of a provisioner that is this user, with a store in this directory.
-fn context(mut config: Config, dir: &Path, user: Option<&str>, settings: Settings) -> Context {
-    let budget = Budget {
-        disk: 1 << 30,
-        memory: 1 << 20,
-    };
-    let store = Store::open(dir, budget).unwrap();
+pub(crate) fn context(
+    mut config: Config,
+    dir: &Path,
+    user: Option<&str>,
+    settings: Settings,
+) -> Context {
+    let (disk, memory) = (1 << 30, 1 << 20);
+    let store = Store::open(dir, Budget { disk, memory }).unwrap();
     config.auth_info.impersonate = user.map(str::to_owned);
     app::context(config, settings, store).unwrap().0
 }
@@ -166,8 +168,8 @@ impl Shelf {
 
     /// Declares a catalog in an image, in the first namespace.
     async fn image(&self, name: &str, image: &str) {
-        self.declare(NAMESPACES[0], name, json!({ "image": image }))
-            .await;
+        let spec = json!({"image": image});
+        self.declare(NAMESPACES[0], name, spec).await;
     }
 
     /// Waits until the catalogs of the first namespace offer these versions of the package `tide`: `name: 1.0.0 1.1.0`.
@@ -341,8 +343,7 @@ fn tide(versions: &[&str]) -> Vec<Value> {
             "image": format!("example.com/tide@sha256:{:0>64}", version.replace('.', "")),
             "properties": [
                 {"type": "olm.package", "value": {"packageName": "tide", "version": version}},
-                {"type": "olm.maxOpenShiftVersion", "value": "4.15"},
-                {"type": "olm.csv.metadata", "value": {"minKubeVersion": "1.25.0", "displayName": "Tide"}},
+                {"type": "olm.csv.metadata", "value": {"displayName": "Tide"}},
             ],
         })
     };

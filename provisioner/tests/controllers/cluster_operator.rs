@@ -14,10 +14,7 @@ mod upgradeable;
 use std::{path::Path, process::Command};
 
 use cluster::Cluster;
-use kube::{
-    Api,
-    api::{DynamicObject, Patch, PatchParams},
-};
+use kube::{Api, api::DynamicObject};
 use manifests::{
     api::config::{
         ClusterOperator, ClusterOperatorStatus, ClusterVersion, OperatorStatusCondition,
@@ -29,7 +26,7 @@ use serde_json::{Value, json};
 
 use crate::openshift::{CLUSTER_OPERATOR, CLUSTER_VERSION, crd};
 use crate::platform::support::Platform;
-use crate::support::{custom_resources, merge, wait_for};
+use crate::support::{custom_resources, merge, merge_status, wait_for};
 
 /// Makes the cluster an OpenShift cluster with this version history.
 async fn become_openshift(platform: &Platform, entries: &[&str]) {
@@ -79,24 +76,17 @@ pub(crate) fn version() -> Value {
 pub(crate) async fn history(cluster: &Cluster, entries: &[&str]) {
     let entry = |text: &&str| {
         let (state, version) = text.split_once(' ').unwrap();
-        json!({"state": state, "version": version, "image": "", "verified": true,
-               "startedTime": "2026-01-01T00:00:00Z", "completionTime": null})
+        let time = "2026-01-01T00:00:00Z";
+        json!({"state": state, "version": version, "image": "", "verified": true, "startedTime": time, "completionTime": time})
     };
     let entries: Vec<Value> = entries.iter().map(entry).collect();
     let desired = &entries[0]["version"];
-    let body = json!({
-        "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
-        "status": {
-            "desired": {"version": desired, "image": ""}, "history": entries, "observedGeneration": 1,
-            "versionHash": "", "availableUpdates": null,
-        },
+    let status = json!({
+        "desired": {"version": desired, "image": ""}, "history": entries, "observedGeneration": 1, "versionHash": "",
+        "availableUpdates": [],
     });
-    let api = Api::<ClusterVersion>::all(cluster.client().unwrap());
-    let params = PatchParams::apply("cluster-version-operator").force();
-    let written = api
-        .patch_status("version", &params, &Patch::Apply(body))
-        .await;
-    written.unwrap();
+    let versions = Api::<ClusterVersion>::all(cluster.client().unwrap());
+    merge_status(&versions, "version", &json!({"status": status})).await;
 }
 
 fn find<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> Option<&'a OperatorStatusCondition> {
@@ -129,6 +119,10 @@ async fn operator_becomes(
         is_expected.then_some(())
     };
     wait_for(platform.world.api(), name, &description, is_expected).await
+}
+
+async fn gate_opens(platform: &Platform) {
+    becomes(platform, "Upgradeable=True AsExpected", "Ready for upgrade").await;
 }
 
 /// Waits until the core ClusterOperator has a condition with the reason `AsExpected`, and returns the ClusterOperator.

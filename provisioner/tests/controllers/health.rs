@@ -83,12 +83,7 @@ async fn health_follows_the_status_that_controllers_write() {
         crd(&group, "Till"), kind_of::<CustomResourceDefinition>() => "Current";
         api_service, kind_of::<APIService>() => "InProgress(*ServiceNotFound*";
     ] {
-        let applied = match object["kind"].as_str() {
-            Some("APIService" | "CustomResourceDefinition") => {
-                observer.apply_cluster_wide(&instance, object).await
-            }
-            _ => observer.apply(&instance, object).await,
-        };
+        let applied = observer.apply(&instance, object).await;
         objects.push((applied, kind, expected));
     }
     let kinds: Vec<_> = objects

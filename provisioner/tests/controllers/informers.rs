@@ -13,15 +13,13 @@ use kube::{
     Api,
     core::{ApiResource, GroupVersionKind},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use tests::assert_has;
 
 use self::observer::{Observer, kind_of};
-use crate::support::{Line, account, crd, delete, grant, service_account, unique, wait_deleted};
-
-fn config_map(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"price": "1"}})
-}
+use crate::support::{
+    Line, account, config_map, crd, delete, grant, service_account, unique, wait_deleted,
+};
 
 #[tokio::test]
 async fn unwatchable_objects_are_reported_until_watchable() {
@@ -38,7 +36,7 @@ async fn a_deleted_kind_is_watched_again(observer: &mut Observer) {
     let group = format!("{}.example.com", unique("watches"));
     let crd = crd(&group, "Till");
     let name = format!("tills.{group}");
-    let applied = observer.apply_cluster_wide(&instance, crd.clone()).await;
+    let applied = observer.apply(&instance, crd.clone()).await;
     observer.cluster.wait_established(&name).await.unwrap();
     let till =
         json!({"apiVersion": format!("{group}/v1"), "kind": "Till", "metadata": {"name": "a"}});
@@ -66,7 +64,7 @@ async fn a_deleted_kind_is_watched_again(observer: &mut Observer) {
     assert_has(failing, &format!("API {group}/v1 is not served"));
 
     wait_deleted(api.clone(), &name).await;
-    let applied = observer.apply_cluster_wide(&instance, crd).await;
+    let applied = observer.apply(&instance, crd).await;
     observer.cluster.wait_established(&name).await.unwrap();
     observer.applied(&instance, &applied);
     let synced = |view: &InstanceView| view.synced;
@@ -88,7 +86,7 @@ async fn an_account_observes_objects_once_allowed(observer: &mut Observer) {
         namespace: namespace.clone(),
     };
     service_account(observer.cluster, &namespace, "installer").await;
-    let map = observer.apply(&instance, config_map("ours")).await;
+    let map = observer.apply(&instance, config_map("", "ours", "1")).await;
     let kinds = [(&map, kind_of::<ConfigMap>())];
     observer.declare_kinds(&instance, Some(&installer), &kinds);
     let failing = |view: &InstanceView| !view.failing.is_empty();
@@ -118,8 +116,8 @@ async fn an_account_observes_objects_once_allowed(observer: &mut Observer) {
 
 async fn changes_during_an_outage_are_observed(observer: &mut Observer, mut line: Line) {
     let instance = unique("till");
-    let unchanged = observer.apply(&instance, config_map("kept")).await;
-    let deleted = observer.apply(&instance, config_map("lost")).await;
+    let unchanged = observer.apply(&instance, config_map("", "kept", "1")).await;
+    let deleted = observer.apply(&instance, config_map("", "lost", "1")).await;
     let kinds = [&unchanged, &deleted].map(|object| (object, kind_of::<ConfigMap>()));
     observer.declare_kinds(&instance, None, &kinds);
     let complete = |view: &InstanceView| view.objects.len() == 2;

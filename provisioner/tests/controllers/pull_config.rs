@@ -13,14 +13,14 @@ use manifests::{
     content::Content,
 };
 use serde_json::{Value, json};
-use tests::{Auth, Authority, HttpProxy, OWNER, Registry};
+use tests::{Auth, HttpProxy, OWNER, Registry, TestCa};
 
 use crate::{
     openshift::definition_of,
     support::{
-        self, Options, Provisioner, apply, config_map, create, define, delete, eventually,
-        insecure, merge_status, namespace_object, notes_about, plain, publish, trusting, unique,
-        until, without_controllers,
+        self, Options, Provisioner, apply, config_map, create, define, delete, insecure,
+        merge_status, namespace_object, notes_about, plain, publish, trusting, unique, until,
+        without_controllers,
     },
 };
 

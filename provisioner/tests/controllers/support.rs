@@ -210,26 +210,16 @@ impl World {
         let has_condition = |instance: &BundleInstance| {
             has(&instance.status.as_ref()?.conditions, type_, status).then_some(())
         };
-        wait_for(
-            self.api(),
-            name,
-            &format!("{type_}={status}"),
-            has_condition,
-        )
-        .await
+        let description = format!("{type_}={status}");
+        wait_for(self.api(), name, &description, has_condition).await
     }
 
     /// Waits until a Bundle has a condition with this status, and returns the Bundle.
     pub(crate) async fn wait_bundle(&self, name: &str, type_: &str, status: &str) -> Bundle {
         let has_condition =
             |bundle: &Bundle| has(&bundle.status.as_ref()?.conditions, type_, status).then_some(());
-        wait_for(
-            self.api(),
-            name,
-            &format!("{type_}={status}"),
-            has_condition,
-        )
-        .await
+        let description = format!("{type_}={status}");
+        wait_for(self.api(), name, &description, has_condition).await
     }
 }
 

@@ -6,38 +6,22 @@ use cluster::Cluster;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api,
-    api::{Patch, PatchParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use manifests::{version::KubeVersion, yaml};
-use provisioner::{
-    app,
-    controllers::{cluster_operator::removed_apis, context::Context},
-    runtime::settings::Settings,
-};
+use provisioner::controllers::cluster_operator::removed_apis;
 use serde_json::json;
-use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
-use unpacker::{Store, store::Budget};
 
 use crate::{
+    catalogs::{context, settings},
     openshift::module,
-    support::{apply, define, delete, image, instance, prepare, until, without_controllers},
+    support::{
+        apply, define, delete, image, instance, merge_status, prepare, until, without_controllers,
+    },
 };
 
 const COUNTS: &str = "apirequestcounts.apiserver.openshift.io";
-
-fn context(cluster: &Cluster) -> (Context, TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    let budget = Budget {
-        disk: 1 << 30,
-        memory: 1 << 20,
-    };
-    let store = Store::open(dir.path(), budget).unwrap();
-    let settings = tests::with!(Settings, follow_openshift: false);
-    let (ctx, _) = app::context(cluster.config().clone(), settings, store).unwrap();
-    (ctx, dir)
-}
 
 /// Adds counts of calls of an account to APIs that later versions remove.
 async fn count(cluster: &Cluster, account: &str) {
@@ -58,17 +42,15 @@ async fn count(cluster: &Cluster, account: &str) {
         let node = json!({"nodeName": "10.0.0.1", "requestCount": 3, "byUser": [user]});
         let hour = json!({"requestCount": 3, "byNode": [node]});
         let removed = if number == 29 { "1.37" } else { "1.38" };
-        let mut object = json!({
+        let object = json!({
             "apiVersion": "apiserver.openshift.io/v1", "kind": "APIRequestCount", "metadata": {"name": name},
             "spec": {"numberOfUsersToReport": 10},
         });
         apply(cluster, &object).await;
-        object["status"] = json!({
+        let status = json!({
             "conditions": [], "removedInRelease": removed, "requestCount": 3, "currentHour": hour, "last24h": [hour],
         });
-        let params = PatchParams::apply("tests").force();
-        let patch = Patch::Apply(object);
-        api.patch_status(&name, &params, &patch).await.unwrap();
+        merge_status(&api, &name, &json!({"status": status})).await;
     }
 }
 
@@ -78,7 +60,8 @@ async fn counted_calls_are_followed() {
     let cluster = without_controllers().await;
     prepare(&cluster).await;
     count(&cluster, "default:tide").await;
-    let (ctx, _dir) = context(&cluster);
+    let (config, dir) = (cluster.config().clone(), tempfile::tempdir().unwrap());
+    let ctx = context(config, dir.path(), None, settings());
     let stop = CancellationToken::new();
     let running = tokio::spawn(removed_apis::run(ctx.clone(), stop.clone()));
     let kinds = {

@@ -21,9 +21,9 @@ pub(crate) struct Tools {
 impl Tools {
     /// Uses the directory that the environment names, or builds the programs unless they are built already.
     pub(crate) async fn find() -> Result<Self> {
-        if let Some(folder) = env::var_os(ASSETS).filter(|folder| !folder.is_empty()) {
+        if let Some(dir) = env::var_os(ASSETS).filter(|dir| !dir.is_empty()) {
             return Ok(Self {
-                dir: path::absolute(folder).map_err(Error::io(format!("use {ASSETS}")))?,
+                dir: path::absolute(dir).map_err(Error::io(format!("use {ASSETS}")))?,
                 chosen_by: ASSETS,
             });
         }
@@ -40,10 +40,10 @@ impl Tools {
             .await
             .map_err(Error::io(format!("run {}", script.display())))?;
         if !output.status.success() {
-            return Err(Error::Build {
-                script,
-                status: output.status,
-            });
+            let (script, status) = (script.display(), output.status);
+            let problem =
+                format!("failed to build the control plane: {script} ended with {status}");
+            return Err(Error::Program(problem));
         }
         Ok(Self {
             dir: String::from_utf8_lossy(&output.stdout).trim_end().into(),
@@ -63,10 +63,8 @@ impl Tools {
         if self.has(program) {
             return Ok(self.dir.join(program));
         }
-        Err(Error::Missing {
-            program,
-            folder: self.dir.clone(),
-            chosen_by: self.chosen_by,
-        })
+        let (dir, setting) = (self.dir.display(), self.chosen_by);
+        let problem = format!("no {program} in {dir}, the directory that {setting} names");
+        Err(Error::Program(problem))
     }
 }

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::future::Future;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use serde_json::json;
 use tokio::net::TcpStream;
@@ -95,7 +96,6 @@ async fn start_once(tools: &Tools, options: &Options) -> Result<ControlPlane> {
     })
 }
 
-/// Waits until etcd accepts connections.
 pub(crate) async fn listens(run: &Run, etcd: SocketAddr) -> Result<()> {
     until("etcd's listening", run, || async {
         let connected = TcpStream::connect(etcd).await;
@@ -104,13 +104,11 @@ pub(crate) async fn listens(run: &Run, etcd: SocketAddr) -> Result<()> {
     .await
 }
 
-/// Waits until the API server reports that it is ready.
 pub(crate) async fn ready(run: &Run, config: &Config) -> Result<()> {
     let client = client(config)?;
     until("the API server's readiness", run, || readyz(&client)).await
 }
 
-/// Asks the API server whether it is ready.
 pub(crate) async fn readyz(client: &Client) -> Result<(), String> {
     let request = kube::core::Request::new("").get("readyz", &kube::api::GetParams::default());
     let request = request.map_err(|error| error.to_string())?;
@@ -120,14 +118,14 @@ pub(crate) async fn readyz(client: &Client) -> Result<(), String> {
 
 /// Reads the configuration of a client from a kubeconfig file's current context.
 pub(crate) async fn read_kubeconfig(path: &Path) -> Result<Config> {
-    let failure = |source| Error::Kubeconfig {
-        path: path.to_owned(),
-        source: Box::new(source),
+    let failure = |error| {
+        let doing = format!("use the kubeconfig {}", path.display());
+        Error::io(doing)(io::Error::other::<KubeconfigError>(error))
     };
     let kubeconfig = Kubeconfig::read_from(path).map_err(failure)?;
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(failure)
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    config.map_err(failure)
 }
 
 /// Returns a client. The client lives as long as the runtime in which it was created.
@@ -153,11 +151,8 @@ pub(crate) async fn until<T, F: Future<Output = Result<T, String>>>(
         };
         run.check()?;
         if start.elapsed() > READY_TIMEOUT {
-            return Err(Error::Timeout {
-                what: expectation.to_owned(),
-                after: READY_TIMEOUT,
-                detail: format!(" ({reason}){}", run.logs()),
-            });
+            let detail = format!(" ({reason}){}", run.logs());
+            return Err(Error::timeout(expectation, READY_TIMEOUT, detail));
         }
         sleep(POLL).await;
     }
@@ -247,17 +242,13 @@ fn controllers_args(dir: &Path) -> Vec<String> {
 fn write_kubeconfig(dir: &Path, address: Ipv4Addr, port: u16) -> Result<PathBuf> {
     let file = |name: &str| dir.join(name).display().to_string();
     let kubeconfig = json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "cluster",
+        "apiVersion": "v1", "kind": "Config", "current-context": "cluster",
         "contexts": [{"name": "cluster", "context": {"cluster": "cluster", "user": "admin"}}],
         "clusters": [{"name": "cluster", "cluster": {
-            "server": format!("https://{address}:{port}"),
-            "certificate-authority": file(pki::CA),
+            "server": format!("https://{address}:{port}"), "certificate-authority": file(pki::CA),
         }}],
         "users": [{"name": "admin", "user": {
-            "client-certificate": file("admin.crt"),
-            "client-key": file("admin.key"),
+            "client-certificate": file("admin.crt"), "client-key": file("admin.key"),
         }}],
     });
     let path = dir.join(KUBECONFIG);

@@ -1,7 +1,6 @@
 //! Errors between a test and its cluster.
 
 use std::io;
-use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -13,25 +12,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// An error of a cluster or of a request to it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Indicates that the control plane could not be built from source; the script prints the reason to stderr.
-    #[error("failed to build the control plane: {script} ended with {status}")]
-    Build {
-        /// The script that builds it.
-        script: PathBuf,
-        /// The exit status.
-        status: ExitStatus,
-    },
-
-    /// Indicates that a directory of tools lacks a required program.
-    #[error("no {program} in {folder}, the directory that {chosen_by} names")]
-    Missing {
-        /// The program's file name.
-        program: &'static str,
-        /// The directory that should contain the program.
-        folder: PathBuf,
-        /// The setting that chose the directory.
-        chosen_by: &'static str,
-    },
+    /// Indicates that a program could not be built from source, or is missing.
+    #[error("{0}")]
+    Program(String),
 
     /// Indicates that a node cannot run on this machine.
     #[error("a node cannot run here: {0}")]
@@ -53,10 +36,10 @@ pub enum Error {
     NotStarted(&'static str),
 
     /// Indicates that an expected state was not reached within the timeout.
-    #[error("{what} did not happen within {} s{detail}", .after.as_secs())]
+    #[error("{expectation} did not happen within {} s{detail}", .after.as_secs())]
     Timeout {
         /// The expected state.
-        what: String,
+        expectation: String,
         /// The timeout.
         after: Duration,
         /// The observed state.
@@ -78,15 +61,6 @@ pub enum Error {
         doing: String,
         /// The client's error.
         source: Box<kube::Error>,
-    },
-
-    /// Indicates that a kubeconfig file cannot be used.
-    #[error("failed to use the kubeconfig {path}")]
-    Kubeconfig {
-        /// The file.
-        path: PathBuf,
-        /// The problem of the file.
-        source: Box<kube::config::KubeconfigError>,
     },
 
     /// Indicates that the control plane's keys could not be generated.
@@ -114,6 +88,15 @@ impl Error {
         |source| Self::Api {
             doing,
             source: Box::new(source),
+        }
+    }
+
+    pub(crate) fn timeout(expectation: impl Into<String>, after: Duration, detail: String) -> Self {
+        let expectation = expectation.into();
+        Self::Timeout {
+            expectation,
+            after,
+            detail,
         }
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::TryStreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Client, Config, ResourceExt as _};
 use serde_json::{Value, json};
@@ -32,10 +32,6 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 
 impl Cluster {
     /// Creates the stand-in node and starts its task, once for a cluster. The task ends with the process.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the API server rejects the node.
     pub async fn stand_in_node(&self) -> Result<()> {
         self.node
             .get_or_try_init(|| async {
@@ -54,29 +50,16 @@ impl Cluster {
 }
 
 async fn register(client: &Client) -> Result<()> {
-    let node = Node {
-        metadata: ObjectMeta {
-            name: Some(NAME.to_owned()),
-            labels: Some(
-                [
-                    ("cluster-tests/stand-in", "true"),
-                    ("kubernetes.io/hostname", NAME),
-                    ("kubernetes.io/os", "linux"),
-                    ("kubernetes.io/arch", "amd64"),
-                ]
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .into(),
-            ),
-            ..ObjectMeta::default()
-        },
-        ..Node::default()
-    };
-    let api: Api<Node> = Api::all(client.clone());
-    match api.create(&PostParams::default(), &node).await {
-        Ok(_) => {}
-        Err(kube::Error::Api(status)) if status.code == 409 => {}
-        Err(error) => return Err(Error::api("create the stand-in node")(error)),
-    }
+    let labels = json!({
+        "cluster-tests/stand-in": "true", "kubernetes.io/hostname": NAME, "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+    });
+    let node =
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NAME, "labels": labels}});
+    let params = PatchParams::apply(MANAGER).force();
+    let nodes: Api<Node> = Api::all(client.clone());
+    let applied = nodes.patch(NAME, &params, &Patch::Apply(&node)).await;
+    applied.map_err(Error::api("create the stand-in node"))?;
     let reported = beat(client).await;
     reported.map_err(Error::api("report the stand-in node Ready"))
 }
@@ -100,11 +83,7 @@ async fn beat(client: &Client) -> kube::Result<()> {
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": NAME, "namespace": "kube-node-lease"},
-        "spec": {
-            "holderIdentity": NAME,
-            "leaseDurationSeconds": 40,
-            "renewTime": format!("{now:.6}"),
-        },
+        "spec": {"holderIdentity": NAME, "leaseDurationSeconds": 40, "renewTime": format!("{now:.6}")},
     });
     let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
     leases.patch(NAME, &params, &Patch::Apply(&lease)).await?;
@@ -149,7 +128,7 @@ async fn advance_pods(client: &Client) {
                 let _ = advance(client, &pod).await;
             }
             Ok(None) => return,
-            Err(_) => {} // the watcher starts over, after a pause
+            Err(_) => {} // the watcher starts again after a back-off
         }
     }
 }
@@ -188,7 +167,6 @@ async fn advance(client: &Client, pod: &Pod) -> kube::Result<()> {
     reported.map(drop)
 }
 
-/// The status that a kubelet would report for started containers.
 fn status(pod: &Pod) -> Value {
     let now = k8s_openapi::jiff::Timestamp::now();
     let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -215,13 +193,7 @@ fn status(pod: &Pod) -> Value {
     let containers: Value = containers.collect();
     let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "lastTransitionTime": now});
     json!({
-        "phase": phase,
-        "startTime": now,
-        "conditions": [
-            condition("Initialized", "True"),
-            condition("ContainersReady", ready),
-            condition("Ready", ready),
-        ],
-        "containerStatuses": containers,
+        "phase": phase, "startTime": now, "containerStatuses": containers,
+        "conditions": [condition("Initialized", "True"), condition("ContainersReady", ready), condition("Ready", ready)],
     })
 }

@@ -44,10 +44,6 @@ impl Program {
 
 impl Cluster {
     /// Stops a program and waits until it has ended: etcd with SIGTERM, the others with SIGKILL. Its data is kept.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the program does not run as a part of this cluster.
     pub async fn stop(&self, program: Program) -> Result<()> {
         let run = self.run.as_ref().ok_or(Error::NotStarted(program.name()))?;
         self.is_altered.store(true, Ordering::Relaxed);
@@ -55,10 +51,6 @@ impl Cluster {
     }
 
     /// Starts a stopped program again, on the same port and with the same data, and waits until it answers.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the program is not a part of this cluster, ends, or is not ready within the timeout.
     pub async fn start_again(&self, program: Program) -> Result<()> {
         let run = self.run.as_ref().ok_or(Error::NotStarted(program.name()))?;
         run.start_again(program.name())?;
@@ -72,18 +64,11 @@ impl Cluster {
     /// Starts the API server again as if it had been built as another version: the same program with this `gitVersion`
     /// written into it. The version must have as many characters as the real one. An API server that another process
     /// started can only be upgraded on a [`machine`], and ends with it.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the API server is not a part of this cluster, the version cannot be written, or
-    /// [`Cluster::start_again`] fails.
     pub async fn upgrade_apiserver(&self, version: &str) -> Result<()> {
         let name = Program::Apiserver.name();
         let client = self.client()?;
         let answer = client.apiserver_version().await;
-        let before = answer
-            .map_err(Error::api("ask for the version"))?
-            .git_version;
+        let before = answer.map_err(Error::api("read the version"))?.git_version;
         let Some(run) = self.run.as_ref() else {
             let dir = sandbox::current().and(self.kubeconfig_path().parent());
             let found = dir.and_then(strangers::find);
@@ -101,10 +86,6 @@ impl Cluster {
 
     /// Raises or clears the etcd alarm `NOSPACE`: etcd denies writes, as if its database had reached the quota, and still
     /// permits reads and deletions.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if this process did not start etcd, or etcd does not accept the request.
     pub async fn fill_etcd(&self, is_full: bool) -> Result<()> {
         const ALARM: &str = "set the alarm of etcd";
         self.is_altered.store(true, Ordering::Relaxed);
@@ -132,10 +113,6 @@ impl Cluster {
     }
 
     /// Returns the address of etcd, which uses neither TLS nor passwords.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if this process did not start etcd.
     pub fn etcd(&self) -> Result<SocketAddr> {
         self.etcd.ok_or(Error::NotStarted(Program::Etcd.name()))
     }

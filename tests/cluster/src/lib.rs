@@ -121,8 +121,6 @@ pub enum Controllers {
     Off,
 }
 
-// === impl Options ===
-
 impl Options {
     /// Returns the default options with or without controllers, and with an audit policy or without.
     pub const fn new(controllers: Controllers, audit_policy: Option<&'static str>) -> Self {
@@ -134,8 +132,6 @@ impl Options {
         }
     }
 }
-
-// === impl Cluster ===
 
 impl Cluster {
     /// Returns the cluster of this test binary. The first call starts it.
@@ -149,10 +145,6 @@ impl Cluster {
     }
 
     /// Starts a cluster with the default options, or uses the one that `RUKPAK_TEST_KUBECONFIG` names.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the control plane cannot be built, one of its processes ends, or it is not ready within the timeout.
     pub async fn start() -> Result<Self> {
         match env::var_os(KUBECONFIG).filter(|path| !path.is_empty()) {
             Some(path) => Self::existing(path.into()).await,
@@ -161,10 +153,6 @@ impl Cluster {
     }
 
     /// Starts a separate control plane, for a test that breaks it or needs other options.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the control plane cannot be built, one of its processes ends, or it is not ready within the timeout.
     pub async fn start_with(options: &Options) -> Result<Self> {
         let tools = Tools::find().await?;
         let mut plane = control_plane::start(&tools, options).await?;
@@ -209,10 +197,6 @@ impl Cluster {
 
     /// Returns a client with cluster-admin permissions. A client works only in the runtime that created it, so each test needs
     /// its own.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the kubeconfig's credentials cannot be used.
     pub fn client(&self) -> Result<Client> {
         control_plane::client(&self.config)
     }
@@ -247,7 +231,6 @@ impl Cluster {
         self.controllers
     }
 
-    /// Returns whether a test has stopped or replaced a program of this cluster.
     pub(crate) fn is_altered(&self) -> bool {
         self.is_altered.load(Ordering::Relaxed)
     }

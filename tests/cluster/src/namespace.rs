@@ -18,10 +18,6 @@ pub struct TempNamespace {
 
 impl Cluster {
     /// Creates a namespace with a unique name that starts with `prefix`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the API server rejects the request.
     pub async fn temp_namespace(&self, prefix: &str) -> Result<TempNamespace> {
         let mut namespace = Namespace::default();
         namespace.metadata.generate_name = Some(format!("{prefix}-"));
@@ -37,8 +33,6 @@ impl Cluster {
     }
 }
 
-// === impl TempNamespace ===
-
 impl TempNamespace {
     /// Returns the name of the namespace.
     pub fn name(&self) -> &str {
@@ -46,10 +40,6 @@ impl TempNamespace {
     }
 
     /// Requests the deletion and returns its error, which a drop ignores.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the API server rejects the request.
     pub async fn delete(mut self) -> Result<()> {
         self.deleted = true;
         delete(&self.config, &self.name).await

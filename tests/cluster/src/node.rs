@@ -39,27 +39,18 @@ const PAUSE: &str = "localhost/pause:1";
 const DNS_PORT: u16 = 53;
 const PROXY_HEALTH_PORT: u16 = 10256;
 
-/// The directory of containerd's registry configuration.
 fn registries(dir: &Path) -> PathBuf {
     dir.join("registries")
 }
 
 /// Returns the socket of containerd, for `ctr --address`.
-///
-/// # Errors
-///
-/// Returns an error if no node runs.
 pub fn containerd() -> Result<PathBuf> {
-    Ok(machine_folder()?.join("containerd.sock"))
+    Ok(machine_dir()?.join("containerd.sock"))
 }
 
 /// Configures containerd to pull from this host and port without TLS, instead of from [`REGISTRY`].
-///
-/// # Errors
-///
-/// Returns an error if no node runs.
 pub fn trust(host: &str) -> Result<()> {
-    let dir = registries(&machine_folder()?).join(host);
+    let dir = registries(&machine_dir()?).join(host);
     let text = format!("server = \"http://{host}\"\n");
     fs::create_dir_all(&dir)
         .and_then(|()| fs::write(dir.join("hosts.toml"), text))
@@ -67,10 +58,6 @@ pub fn trust(host: &str) -> Result<()> {
 }
 
 /// Builds the programs of a node, unless they are built already.
-///
-/// # Errors
-///
-/// Returns an error if the build fails.
 pub async fn build() -> Result<()> {
     Tools::find().await?;
     for module in [NODE, RUNTIME, PODS] {
@@ -79,15 +66,15 @@ pub async fn build() -> Result<()> {
     Ok(())
 }
 
-fn machine_folder() -> Result<PathBuf> {
+fn machine_dir() -> Result<PathBuf> {
     sandbox::current().ok_or_else(|| {
-        Error::Machine("it needs a machine of its own, which `cluster-up --node` makes".to_owned())
+        Error::Machine("it needs a separate machine; run `cluster-up --node`".to_owned())
     })
 }
 
 /// Starts the node's programs, waits until the node is Ready, and returns the directories with its programs.
 pub(crate) async fn start(plane: &mut ControlPlane) -> Result<Vec<PathBuf>> {
-    let machine = machine_folder()?;
+    let machine = machine_dir()?;
     let node = Tools::build(NODE).await?;
     let runtime = Tools::build(RUNTIME).await?;
     let pods = Tools::build(PODS).await?;

@@ -35,10 +35,6 @@ pub(crate) struct Kinds(Mutex<HashMap<GroupVersionKind, (ApiResource, ApiCapabil
 impl Cluster {
     /// Applies an object with server-side apply, and returns the live object. The default namespace of a namespaced object is
     /// `default`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the value is not an object, its kind is not served, or the API server rejects it.
     pub async fn apply(&self, object: &Value, dry_run: DryRun) -> Result<DynamicObject> {
         let api_version = object.get("apiVersion").and_then(Value::as_str);
         let kind = object.get("kind").and_then(Value::as_str);
@@ -66,37 +62,28 @@ impl Cluster {
         outcome.map_err(Error::api(format!("apply {kind} {name}")))
     }
 
-    /// Clears the cache of API discovery.
     pub(crate) fn forget_kinds(&self) {
         let mut kinds = self.kinds.0.lock();
         kinds.clear();
     }
 
     /// Waits until a CRD is Established and its kind is served.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error at the timeout.
     pub async fn wait_established(&self, name: &str) -> Result<()> {
         let client = self.client()?;
-        timeout(ESTABLISHED_TIMEOUT, established(&client, name))
-            .await
-            .map_err(|_| Error::Timeout {
-                what: format!("{name}'s becoming Established"),
-                after: ESTABLISHED_TIMEOUT,
-                detail: String::new(),
-            })?
+        let result = timeout(ESTABLISHED_TIMEOUT, established(&client, name)).await;
+        result.map_err(|_| not_established(name, String::new()))?
     }
+}
+
+fn not_established(name: &str, detail: String) -> Error {
+    let expectation = format!("{name}'s becoming Established");
+    Error::timeout(expectation, ESTABLISHED_TIMEOUT, detail)
 }
 
 async fn established(client: &Client, name: &str) -> Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let crd = await_condition(api, name, conditions::is_crd_established()).await;
-    let crd = crd.map_err(|error| Error::Timeout {
-        what: format!("{name}'s becoming Established"),
-        after: ESTABLISHED_TIMEOUT,
-        detail: format!(" ({error})"),
-    })?;
+    let crd = crd.map_err(|error| not_established(name, format!(" ({error})")))?;
     // Discovery lists the kind a moment after the condition.
     if let Some(CustomResourceDefinition { spec, .. }) = crd {
         for version in spec.versions.iter().filter(|version| version.served) {
@@ -121,8 +108,6 @@ async fn find(client: &Client, gvk: &GroupVersionKind) -> Result<(ApiResource, A
             error => Error::api(format!("look up the kind {}", gvk.kind))(error),
         })
 }
-
-// === impl Kinds ===
 
 impl Kinds {
     async fn get(

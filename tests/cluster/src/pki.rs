@@ -10,10 +10,9 @@ use rcgen::{
 
 use crate::{Error, Result};
 
-/// The file name of the CA certificate.
 pub(crate) const CA: &str = "ca.crt";
 
-/// Writes `ca.crt`, `apiserver.{crt,key}`, `admin.{crt,key}` and `service-accounts.{key,pub}` into `folder`.
+/// Writes `ca.crt`, `apiserver.{crt,key}`, `admin.{crt,key}` and `service-accounts.{key,pub}` into a directory.
 pub(crate) fn write(dir: &Path) -> Result<()> {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

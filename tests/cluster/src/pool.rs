@@ -41,7 +41,7 @@ const RESTORE_INTERVAL: Duration = Duration::from_millis(20);
 const CLEAN_SCANS: usize = 2;
 const MAX_CONCURRENT_WRITES: usize = 16;
 const NAMESPACES: &str = "/registry/namespaces/";
-const DEFINITIONS: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
+const CRDS: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
 /// Resources that the API server reads with a delay that it does not report.
 const ADMISSION: [&str; 4] = [
     "/registry/validatingadmissionpolic",
@@ -101,8 +101,6 @@ struct Header {
     revision: String,
 }
 
-// === impl Pool ===
-
 impl Pool {
     /// Returns a pool of at most `max` control planes, none of which is started.
     pub const fn new(options: Options, max: usize) -> Self {
@@ -114,10 +112,6 @@ impl Pool {
     }
 
     /// Takes a control plane in its initial state. Each started control plane is prepared once.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a control plane cannot be started, see [`Cluster::start_with`].
     pub async fn take(
         &'static self,
         prepare: impl AsyncFnOnce(&'static Cluster) -> Result<()>,
@@ -174,8 +168,6 @@ impl Pool {
         })
     }
 }
-
-// === impl Lease ===
 
 impl Lease {
     /// Returns the control plane, for fixtures that keep a reference beside the lease.
@@ -279,10 +271,10 @@ async fn restore(plane: &mut Plane) -> Result<bool> {
         }
         // Controllers create objects again in namespaces and of kinds that exist.
         let is = |key: &[u8], prefix: &str| key.starts_with(prefix.as_bytes());
-        foreign.sort_by_key(|key| (!is(key, NAMESPACES), !is(key, DEFINITIONS)));
+        foreign.sort_by_key(|key| (!is(key, NAMESPACES), !is(key, CRDS)));
         delete(&etcd, &foreign).await?;
         let crds = foreign.iter().filter_map(|key| {
-            let name = key.strip_prefix(DEFINITIONS.as_bytes())?;
+            let name = key.strip_prefix(CRDS.as_bytes())?;
             std::str::from_utf8(name).ok().map(str::to_owned)
         });
         removed.extend(crds);
@@ -379,14 +371,12 @@ fn is_left_alone(key: &[u8]) -> bool {
     is_stand_in || prefixes.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Returns a client of etcd's JSON interface.
 fn etcd(cluster: &Cluster) -> Result<Client> {
     let url = format!("http://{}", cluster.etcd()?);
     let url = url.parse().map_err(|_| Error::NotStarted("etcd"))?;
     control_plane::client(&Config::new(url))
 }
 
-/// Lists the keys of Kubernetes.
 async fn scan(etcd: &Client, keys_only: bool) -> Result<Vec<Entry>> {
     let [key, end] = ["/registry/", "/registry0"].map(|key| ByteString(key.into()));
     let body = json!({"key": key, "range_end": end, "keys_only": keys_only});
@@ -404,10 +394,6 @@ async fn post<T: DeserializeOwned>(etcd: &Client, verb: &str, body: &Value) -> R
     response.map_err(Error::api(format!("{verb} keys of etcd")))
 }
 
-fn timed_out(what: String) -> Error {
-    Error::Timeout {
-        what,
-        after: RESTORE_TIMEOUT,
-        detail: String::new(),
-    }
+fn timed_out(expectation: String) -> Error {
+    Error::timeout(expectation, RESTORE_TIMEOUT, String::new())
 }

@@ -13,7 +13,6 @@ use tokio::time::sleep;
 
 use crate::{Error, Result};
 
-/// The number of log lines in an error.
 const LOG_LINES: usize = 15;
 const LOG_LINE_CHARS: usize = 400;
 const POLL: Duration = Duration::from_millis(10);
@@ -39,14 +38,12 @@ struct Process {
     stopped: bool,
 }
 
-// === impl Run ===
-
 impl Run {
     pub(crate) fn new() -> Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix("cluster-")
             .tempdir()
-            .map_err(Error::io("make a temporary folder"))?;
+            .map_err(Error::io("make a temporary directory"))?;
         let reaper = Command::new("sh")
             .args(["-c", include_str!("reaper.sh"), "reaper"])
             .arg(dir.path())
@@ -106,7 +103,7 @@ impl Run {
             let ended = find(&mut self.processes.lock(), name)?
                 .child
                 .try_wait()
-                .map_err(Error::io("look at a process"))?;
+                .map_err(Error::io("read the state of a process"))?;
             if ended.is_some() {
                 return Ok(());
             }
@@ -114,7 +111,6 @@ impl Run {
         }
     }
 
-    /// Starts a stopped program again with the same arguments.
     pub(crate) fn start_again(&self, name: &'static str) -> Result<()> {
         let mut processes = self.processes.lock();
         let process = find(&mut processes, name)?;
@@ -125,7 +121,6 @@ impl Run {
         Ok(())
     }
 
-    /// Replaces the file of a stopped program.
     pub(crate) fn exchange(&self, name: &'static str, program: PathBuf) -> Result<PathBuf> {
         let mut processes = self.processes.lock();
         let process = find(&mut processes, name)?;
@@ -164,7 +159,7 @@ impl Run {
             .stdin
             .as_mut()
             .map_or(Ok(()), |stdin| writeln!(stdin, "{id}"))
-            .map_err(Error::io("tell the reaper of a process"))
+            .map_err(Error::io("report a process to the reaper"))
             .and_then(|()| {
                 let stdin = child.stdin.take();
                 stdin
@@ -187,7 +182,7 @@ impl Run {
             .filter(|process| !process.stopped)
         {
             let ended = process.child.try_wait();
-            if let Some(status) = ended.map_err(Error::io("look at a process"))? {
+            if let Some(status) = ended.map_err(Error::io("read the state of a process"))? {
                 let log = tail(&fs::read_to_string(&process.log).unwrap_or_default());
                 let name = process.name;
                 return Err(Error::Died { name, status, log });
@@ -229,7 +224,6 @@ fn find<'a>(processes: &'a mut [Process], name: &'static str) -> Result<&'a mut 
     found.ok_or(Error::NotStarted(name))
 }
 
-/// The last lines of a log, the long ones shortened.
 fn tail(log: &str) -> String {
     let lines: Vec<String> = log
         .lines()

@@ -18,14 +18,12 @@ use std::process::{self, Child, Command, Stdio};
 use crate::{Error, Result};
 
 /// The environment variable with the machine's directory for processes on it; `CLUSTER_ADDRESS` holds [`ADDRESS`].
-pub const FOLDER: &str = "CLUSTER_MACHINE";
+pub const MACHINE_DIR: &str = "CLUSTER_MACHINE";
 
 /// The address at which pods reach servers on the machine; `127.0.0.1` is the pod itself.
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
 
-/// The addresses of pods, and of the machine.
 pub(crate) const PODS: &str = "10.88.0.0/16";
-/// The addresses of Services.
 pub(crate) const SERVICES: &str = "10.0.0.0/16";
 
 const GROUPS: &str = "/sys/fs/cgroup";
@@ -61,7 +59,7 @@ const TRIALS: [(&[&str], &str, &str); 4] = [
 /// Removes control groups and the directory once its standard input ends. Processes in the groups are ending by then.
 const REAPER: &str = r#"
 trap '' HUP INT TERM
-folder=$1; shift
+dir=$1; shift
 read -r end
 for attempt in $(seq 100); do
 	left=
@@ -72,7 +70,7 @@ for attempt in $(seq 100); do
 	[ -z "$left" ] && break
 	sleep 0.1
 done
-rmdir "$folder"
+rmdir "$dir"
 "#;
 
 /// The resources on the real machine while a command runs on its separate machine. Dropping the value removes them.
@@ -84,17 +82,13 @@ pub struct Machine {
 
 impl Machine {
     /// Prepares a machine.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error with one line if this machine lacks a requirement of a node.
     pub fn new() -> Result<Self> {
         check()?;
         sweep();
         let dir = tempfile::Builder::new()
             .prefix(&format!("{PREFIX}{}-{}-", pid_namespace(), process::id()))
             .tempdir()
-            .map_err(Error::io("make a temporary folder"))?;
+            .map_err(Error::io("make a temporary directory"))?;
         let name = name(dir.path());
         let groups = hierarchies().into_iter().map(|root| root.join(&name));
         let groups: Vec<PathBuf> = groups.collect();
@@ -144,7 +138,7 @@ impl Drop for Machine {
 
 /// Returns the directory of the separate machine that this process runs on, if any.
 pub fn current() -> Option<PathBuf> {
-    std::env::var_os(FOLDER)
+    std::env::var_os(MACHINE_DIR)
         .filter(|dir| !dir.is_empty())
         .map(Into::into)
 }
@@ -154,7 +148,6 @@ pub(crate) fn group(dir: &Path) -> String {
     format!("/{}", name(dir))
 }
 
-/// Returns the directory with the CNI plugins.
 pub(crate) fn plugins() -> Option<&'static str> {
     let complete = |dir: &&str| {
         ["bridge", "host-local", "loopback", "portmap"]
@@ -170,10 +163,6 @@ fn name(dir: &Path) -> String {
 }
 
 /// Returns an error with one line if this machine lacks a requirement of a node.
-///
-/// # Errors
-///
-/// Returns an error for the first missing requirement.
 pub fn check() -> Result<()> {
     let lack = |problem: &str| Err(Error::Machine(problem.to_owned()));
     let succeeds = |program: &str, args: &[&str]| {

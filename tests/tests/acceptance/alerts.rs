@@ -142,7 +142,6 @@ const CASES: &str = r#"
         admission_policies_missing{pod="a"} 0x30 3x1000
 "#;
 
-/// The cases of the table.
 fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     let lines = CASES.lines().map(str::trim);

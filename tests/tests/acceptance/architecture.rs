@@ -293,7 +293,6 @@ fn cycles_of_modules_are_detected() {
     assert_eq!(text.join(" "), r#"a{"b", "c"} b{"e"} c{} d{} e{"a"}"#);
 }
 
-/// Returns the Rust files of a directory and its subdirectories, in order.
 pub(super) fn sources(dir: &Path) -> Vec<PathBuf> {
     let mut sources = Vec::new();
     let mut open = vec![dir.to_owned()];

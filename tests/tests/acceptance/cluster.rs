@@ -8,7 +8,6 @@ use manifests::{
 };
 use serde_json::{Value, json};
 
-/// Converts a bundle with these objects.
 fn convert(objects: &[Value]) -> Vec<Object> {
     let mut bundle = Builder::new(Limits::default());
     for (number, object) in objects.iter().enumerate() {
@@ -16,11 +15,8 @@ fn convert(objects: &[Value]) -> Vec<Object> {
         bundle.add(&path, 0o644, &mut text.as_bytes()).unwrap();
     }
     let conversion = convert::plain(&bundle.finish(), &Options::default());
-    let reasons: Vec<_> = conversion
-        .report
-        .refusals()
-        .map(ToString::to_string)
-        .collect();
+    let reasons = conversion.report.refusals();
+    let reasons: Vec<_> = reasons.map(ToString::to_string).collect();
     conversion.objects.unwrap_or_else(|| panic!("{reasons:?}"))
 }
 
@@ -95,8 +91,7 @@ async fn custom_resources_of_an_upgraded_crd_lose_no_data() {
     let cluster = Cluster::shared().await.unwrap();
     let namespace = cluster.temp_namespace("data").await.unwrap();
     let crd = json!({
-        "apiVersion": "apiextensions.k8s.io/v1beta1",
-        "kind": "CustomResourceDefinition",
+        "apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "keepers.data.example.com"},
         "spec": {
             "group": "data.example.com", "version": "v1", "scope": "Namespaced",

@@ -9,7 +9,6 @@ use tests::root;
 
 use super::architecture::{sources, without_tests};
 
-/// Crates with product code.
 const CRATES: &str = "manifests convert unpacker catalog apply provisioner cli";
 
 /// Returns whether a text has words for people, and not only a name, a path or a format.
@@ -89,15 +88,13 @@ fn list_has_every_message() {
     let written = fs::read_to_string(&path).unwrap_or_default();
     let old: BTreeSet<&str> = written.lines().collect();
     let new: BTreeSet<&str> = list.lines().collect();
-    let lines = |sign: &str, lines: Vec<&&str>| -> String {
-        let lines: Vec<String> = lines.iter().map(|line| format!("{sign}{line}")).collect();
-        lines.join("\n")
-    };
+    let removed = old.difference(&new).map(|line| format!("-{line}\n"));
+    let added = new.difference(&old).map(|line| format!("+{line}\n"));
+    let changes: String = removed.chain(added).collect();
+    let remedy = "run \"make generate\", and review the changes";
     assert!(
         written == list,
-        "tests/messages.txt is outdated; run \"make generate\", and review the changes:\n{}\n{}",
-        lines("-", old.difference(&new).collect()),
-        lines("+", new.difference(&old).collect()),
+        "tests/messages.txt is outdated; {remedy}:\n{changes}"
     );
 }
 

@@ -100,7 +100,6 @@ fn current(object: &Value) -> Value {
     clean(&object, "")
 }
 
-/// The identity of an object.
 fn key(object: &Value) -> Key {
     let field = |keys: &[&str]| text(object, keys).to_owned();
     let (api, kind) = (field(&["apiVersion"]), field(&["kind"]));
@@ -182,7 +181,6 @@ fn diff(expected: &Value, found: &Value, path: &str, out: &mut Vec<String>) {
     }
 }
 
-/// Returns one line for each difference.
 pub(crate) fn differences(expected: &[Value], found: &[Value]) -> Vec<String> {
     let names = |objects: &[Value]| objects.iter().filter_map(rbac).collect::<BTreeSet<_>>();
     let authored = &names(expected) & &names(found);

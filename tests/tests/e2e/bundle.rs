@@ -35,7 +35,6 @@ impl<'a> Operator<'a> {
         push(self.dir().path(), image, flags)
     }
 
-    /// Writes the bundle into a temporary directory.
     pub(crate) fn dir(&self) -> TempDir {
         let dir = tempfile::tempdir().unwrap();
         let write = |path: &str, content: Value| {
@@ -43,17 +42,8 @@ impl<'a> Operator<'a> {
         };
         write("manifests/csv.yaml", self.csv());
         write("manifests/crd.yaml", self.crd());
-        write(
-            "metadata/annotations.yaml",
-            json!({"annotations": {
-                "operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
-                "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
-                "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
-                "operators.operatorframework.io.bundle.package.v1": self.name,
-                "operators.operatorframework.io.bundle.channels.v1": "stable",
-                "operators.operatorframework.io.bundle.channel.default.v1": "stable",
-            }}),
-        );
+        let annotations = tests::registry_annotations(self.name, "stable");
+        write("metadata/annotations.yaml", annotations);
         dir
     }
 
@@ -69,33 +59,25 @@ impl<'a> Operator<'a> {
         let rules =
             json!([{"apiGroups": [self.group()], "resources": ["widgets"], "verbs": ["list"]}]);
         let container = json!({
-            "name": "operator",
-            "image": self.image,
-            "args": args,
+            "name": "operator", "image": self.image, "args": args,
             "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8081}, "periodSeconds": 1},
             "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
         });
         let pod = json!({
-            "serviceAccountName": operator,
+            "serviceAccountName": operator, "containers": [container], "terminationGracePeriodSeconds": 5,
             "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [container],
-            "terminationGracePeriodSeconds": 5,
         });
         // Tests of operators that never become ready wait for the deadline.
         let becomes_ready = self.image == IMAGE && self.flags.is_empty();
         let deployment = json!({
-            "replicas": 1,
-            "progressDeadlineSeconds": if becomes_ready { 300 } else { 10 },
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
+            "replicas": 1, "progressDeadlineSeconds": if becomes_ready { 300 } else { 10 },
+            "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod},
         });
         json!({
-            "apiVersion": "operators.coreos.com/v1alpha1",
-            "kind": "ClusterServiceVersion",
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
             "metadata": {"name": format!("{}.v{}", self.name, self.version)},
             "spec": {
-                "displayName": self.name,
-                "version": self.version,
+                "displayName": self.name, "version": self.version,
                 "installModes": [{"type": "AllNamespaces", "supported": true}],
                 "customresourcedefinitions": {"owned": [
                     {"name": format!("widgets.{}", self.group()), "version": "v1", "kind": "Widget"},
@@ -110,13 +92,11 @@ impl<'a> Operator<'a> {
 
     fn crd(&self) -> Value {
         json!({
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": format!("widgets.{}", self.group())},
             "spec": {
-                "group": self.group(),
+                "group": self.group(), "scope": "Namespaced",
                 "names": {"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget"},
-                "scope": "Namespaced",
                 "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
                     "type": "object", "x-kubernetes-preserve-unknown-fields": true,
                 }}}],
@@ -132,7 +112,6 @@ pub(crate) fn push(dir: &Path, image: &str, flags: &[&str]) -> String {
     rukpak(&args).trim_end().to_owned()
 }
 
-/// Runs the command and returns its standard output.
 pub(crate) fn rukpak(args: &[&str]) -> String {
     let mut command = Command::new("rukpak");
     command.args(args);

@@ -5,7 +5,6 @@
 //!                                                               └─ the pod of one catalog
 //! ```
 
-mod forms;
 mod pods;
 
 use catalog::registry::{Client, ClientLimits};
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{
     day_0::{self, Listed, MARKETPLACE},
-    environment::{World, kubectl},
+    environment::{SYSTEM, World, kubectl, world},
     wait::{self, LONG_TIMEOUT, eventually},
 };
 
@@ -33,14 +32,13 @@ pub(crate) fn publish(image: &str, package: &'static str, versions: &[&'static s
     day_0::catalog_image(image, &listed.iter().collect::<Vec<_>>())
 }
 
-/// Grants the provisioner a role in the marketplace, as the documentation says.
+/// Grants the provisioner a role in the marketplace, as documented.
 pub(crate) fn permit(world: &World, binding: &str, role: &str) {
     let account = "rukpak-system:provisioner";
     let binding = format!("rolebinding {binding} --clusterrole={role} --serviceaccount={account}");
     kubectl(world.cluster, &format!("create {binding} -n {MARKETPLACE}"));
 }
 
-/// A CatalogSource with any spec.
 pub(crate) fn source(namespace: &str, name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
@@ -114,4 +112,25 @@ impl World {
         wait::deleted(sources, name).await;
         wait::deleted(self.api::<Service>(namespace), &name.replace('.', "-")).await;
     }
+}
+
+// parity: source-1, source-7, source-18, serve-1
+#[tokio::test]
+async fn new_catalog_source_forms_work_end_to_end() {
+    let world = world().await;
+    let image = publish("chest:v1", "chest", &["1.0.0"]);
+    let spec = json!({"catalogImageSource": {"catalogImage": image}, "priority": -10});
+    world.apply(source(SYSTEM, "chest", &spec)).await;
+    let address = "chest.rukpak-system.svc:50051";
+    world.served_at(SYSTEM, "chest", address).await;
+    world.lists(SYSTEM, "chest", &["chest.v1.0.0"]).await;
+
+    // The provisioner's pod resolves the Service of the other catalog by name, and uses the default port.
+    let spec = json!({
+        "catalogServiceSource": {"address": "chest.rukpak-system.svc"}, "priority": -10,
+    });
+    world.apply(source(MARKETPLACE, "lid", &spec)).await;
+    world.served_at(MARKETPLACE, "lid", address).await;
+    world.remove_source(MARKETPLACE, "lid").await;
+    world.remove_source(SYSTEM, "chest").await;
 }

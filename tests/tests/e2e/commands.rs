@@ -38,18 +38,6 @@ async fn k1_k4_directory_is_uploaded_runs_and_is_downloaded() {
     let instance = world.healthy("commands", "1.0.0").await;
     let bundle = instance.status.unwrap().installed_bundle_name.unwrap();
 
-    let run = rukpak(world, &["status", "commands"]).exits(0);
-    run.out_starts_with("BundleInstance commands 1.0.0 in ");
-    run.out_has("✓ Deployment ");
-
-    let run = rukpak(world, &["content", &bundle]).exits(0);
-    let objects = manifests::yaml::documents(run.out.as_bytes());
-    let kinds: Vec<_> = objects
-        .map(|object| object.unwrap()["kind"].take())
-        .collect();
-    for kind in ["CustomResourceDefinition", "Deployment", "ServiceAccount"] {
-        assert!(kinds.contains(&kind.into()), "{kinds:?}");
-    }
     let copy = tempfile::tempdir().unwrap();
     let copy = copy.path().join("copy");
     let copy = copy.to_str().unwrap();
@@ -57,7 +45,5 @@ async fn k1_k4_directory_is_uploaded_runs_and_is_downloaded() {
     let read = |root: &str| fs::read(format!("{root}/manifests/csv.yaml")).unwrap();
     assert_eq!(read(copy), read(path));
 
-    let run = rukpak(world, &["diff", "commands", copy]).exits(0);
-    assert_eq!(run.out, "", "the same bundle changes nothing");
     rukpak(world, &["uninstall", "commands", "--yes"]).exits(0);
 }

@@ -27,11 +27,9 @@ use super::{bundle, bundle::Operator, catalogs, environment::define};
 
 /// The directory of the Go module with OpenShift's CRDs. tests/e2e.sh sets it, because the node has no network.
 const OPENSHIFT_MODULE: &str = "RUKPAK_E2E_CRDS";
-/// The namespace of the catalogs, as on OpenShift.
 pub(crate) const MARKETPLACE: &str = "openshift-marketplace";
 /// The packages of the initial platform operators.
 pub(crate) const PACKAGES: [&str; 3] = ["tide", "reef", "lagoon"];
-/// The port of the catalog that this machine serves.
 const PORT: u16 = 50051;
 
 /// A bundle as a catalog lists it: package, version, max OpenShift version, and image.
@@ -51,7 +49,6 @@ pub(crate) struct Day0 {
     pub(crate) lagoon: Listed,
 }
 
-/// Applies the objects, and starts the catalogs.
 pub(crate) async fn declare(cluster: &Cluster) -> Day0 {
     let apply = async |object: Value| cluster.apply(&object, DryRun::No).await.unwrap();
     let dir = std::env::var_os(OPENSHIFT_MODULE).map(PathBuf::from);
@@ -102,7 +99,6 @@ pub(crate) async fn declare(cluster: &Cluster) -> Day0 {
     day
 }
 
-/// A PlatformOperator named after its package.
 pub(crate) fn platform_operator(package: &str) -> Value {
     json!({
         "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator",

@@ -25,13 +25,9 @@ use super::{
     wait::{self, available, line},
 };
 
-/// The system namespace.
 pub(crate) const SYSTEM: &str = "rukpak-system";
-/// The name of the provisioner's Deployment and Service.
 pub(crate) const CORE: &str = "core";
-/// The label selector of the provisioner's pods.
 pub(crate) const CORE_LABELS: &str = "app.kubernetes.io/component=core";
-/// The label selector of the leader.
 pub(crate) const LEADER_LABELS: &str =
     "app.kubernetes.io/component=core,core.rukpak.io/leader=true";
 /// Held for reading by tests that depend on the provisioner's pod or flags, and for writing by tests that change them.
@@ -69,7 +65,6 @@ pub(crate) async fn world() -> &'static World {
         .await
 }
 
-/// Applies the install file of the provisioner.
 pub(crate) fn apply_install_file(cluster: &Cluster) {
     let file = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -87,7 +82,6 @@ pub(crate) async fn define(cluster: &Cluster, file: &Path) {
     cluster.wait_established(name).await.unwrap();
 }
 
-/// Runs kubectl as the cluster admin, and returns its standard output.
 pub(crate) fn kubectl(cluster: &Cluster, args: &(impl Args + ?Sized)) -> String {
     let mut command = Command::new("kubectl");
     command
@@ -101,7 +95,6 @@ pub(crate) fn kubectl(cluster: &Cluster, args: &(impl Args + ?Sized)) -> String 
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Changes an object by a merge patch.
 pub(crate) async fn merge<K: Clone + DeserializeOwned + Debug>(
     api: &Api<K>,
     name: &str,
@@ -111,7 +104,6 @@ pub(crate) async fn merge<K: Clone + DeserializeOwned + Debug>(
     api.patch(name, &params, &patch).await.unwrap();
 }
 
-/// Changes the status of an object by a merge patch.
 pub(crate) async fn merge_status<K: DeserializeOwned>(api: &Api<K>, name: &str, patch: &Value) {
     let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
     api.patch_status(name, &params, &patch).await.unwrap();
@@ -122,13 +114,11 @@ impl World {
         self.cluster.client().unwrap()
     }
 
-    /// The minor version of the API server.
     pub(crate) async fn kubernetes(&self) -> u64 {
         let version = self.client().apiserver_version().await.unwrap().git_version;
         version.split('.').nth(1).unwrap().parse().unwrap()
     }
 
-    /// Returns the API of the objects of a namespace.
     pub(crate) fn api<K>(&self, namespace: &str) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
@@ -164,15 +154,12 @@ impl World {
     /// Creates a Bundle of a registry+v1 bundle.
     pub(crate) async fn bundle(&self, name: &str, source: Value) {
         self.apply(json!({
-            "apiVersion": "core.rukpak.io/v1alpha1",
-            "kind": "Bundle",
-            "metadata": {"name": name},
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": name},
             "spec": {"provisionerClassName": "core-rukpak-io-registry", "source": source},
         }))
         .await;
     }
 
-    /// Waits until a Bundle is unpacked.
     pub(crate) async fn unpacked(&self, name: &str) -> Bundle {
         wait::until(self.bundles(), name, "unpacked", |bundle: &Bundle| {
             let status = bundle.status.as_ref();
@@ -183,7 +170,6 @@ impl World {
         .await
     }
 
-    /// Deletes a Bundle and waits until it is deleted.
     pub(crate) async fn delete(&self, name: &str) {
         let params = DeleteParams::default();
         self.bundles().delete(name, &params).await.unwrap();
@@ -193,9 +179,7 @@ impl World {
     /// Creates a BundleInstance of a registry+v1 bundle in an image, with more fields of its spec.
     pub(crate) async fn install(&self, name: &str, image: &str, more: Value) {
         let mut instance = json!({
-            "apiVersion": "core.rukpak.io/v1alpha1",
-            "kind": "BundleInstance",
-            "metadata": {"name": name},
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": name},
             "spec": {"provisionerClassName": "core-rukpak-io-registry", "template": template(image)},
         });
         let spec = instance["spec"].as_object_mut().unwrap();
@@ -203,7 +187,6 @@ impl World {
         self.apply(instance).await;
     }
 
-    /// Changes the image of a BundleInstance.
     pub(crate) async fn upgrade(&self, name: &str, image: &str) {
         let patch = json!({"spec": {"template": template(image)}});
         merge(&self.instances(), name, &patch).await;
@@ -227,12 +210,10 @@ impl World {
         .await
     }
 
-    /// Waits until the provisioner's Deployment is Available.
     pub(crate) async fn provisioner(&self) {
         self.runs(SYSTEM, CORE).await;
     }
 
-    /// Waits until a Deployment is Available.
     pub(crate) async fn runs(&self, namespace: &str, deployment: &str) {
         let deployments = self.api::<Deployment>(namespace);
         wait::until(deployments, deployment, "Available", available).await;
@@ -255,7 +236,6 @@ impl World {
     }
 }
 
-/// The conditions of a BundleInstance.
 pub(crate) fn conditions(
     instance: &BundleInstance,
 ) -> &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition] {

@@ -17,7 +17,7 @@ fn start(script: &str) -> (Child, PathBuf) {
     let mut command = Command::new("cluster-up");
     command
         .args(["--machine", "--", "sh", "-c", script])
-        .env_remove(sandbox::FOLDER)
+        .env_remove(sandbox::MACHINE_DIR)
         .stdout(Stdio::piped());
     let mut child = command
         .spawn()
@@ -28,7 +28,6 @@ fn start(script: &str) -> (Child, PathBuf) {
     (child, PathBuf::from(line.trim_end()))
 }
 
-/// The control groups of a machine.
 fn groups(dir: &Path) -> Vec<PathBuf> {
     let name = dir.file_name().unwrap();
     let roots = fs::read_dir("/sys/fs/cgroup").unwrap();
@@ -38,7 +37,6 @@ fn groups(dir: &Path) -> Vec<PathBuf> {
     groups.filter(|group| group.is_dir()).collect()
 }
 
-/// Waits until nothing is left of a machine.
 fn assert_removed(dir: &Path) {
     let end = Instant::now() + Duration::from_secs(90);
     loop {

@@ -15,7 +15,6 @@ use super::{
     wait::{self, line, message},
 };
 
-/// The source of an image that the node pulls.
 fn pulled(image: &str) -> Value {
     json!({"type": "image", "image": {"ref": image, "insecureSkipTLSVerify": true, "pull": "Job"}})
 }
@@ -31,7 +30,6 @@ async fn wait_unpacked(world: &World, name: &str, expected: &str, text: &str) ->
     .await
 }
 
-/// Deletes a Bundle, and waits until its Job and its pods are deleted.
 async fn delete(world: &World, name: &str) {
     world.delete(name).await;
     let of_bundle = format!(
@@ -41,7 +39,6 @@ async fn delete(world: &World, name: &str) {
     kubectl(world.cluster, &format!("-n {SYSTEM} {of_bundle}"));
 }
 
-/// The label selector of a Bundle's Job and its pods.
 fn labels(bundle: &str) -> String {
     format!("core.rukpak.io/owner-kind=Bundle,core.rukpak.io/owner-name={bundle}")
 }
@@ -51,7 +48,6 @@ fn reference(bundle: &Bundle) -> String {
     resolved.unwrap().image.unwrap().reference
 }
 
-/// Waits until the pod of a Bundle's Job has succeeded.
 async fn succeeded(world: &World, name: &str) -> PodSpec {
     let pod = wait::pod(world.pods(), &labels(name), "done", |pod| {
         let status = pod.status.as_ref();

@@ -12,7 +12,6 @@ mod failed;
 mod index;
 mod interrupted;
 mod large;
-mod permissions;
 mod preexisting;
 mod run;
 mod served;

@@ -16,7 +16,6 @@ use super::{
     wait::{self, container, ready},
 };
 
-/// The first process of a container.
 pub(crate) fn process(container: &ContainerStatus) -> u32 {
     let container = container.container_id.as_deref().unwrap();
     let container = container.trim_start_matches("containerd://");
@@ -34,7 +33,6 @@ pub(crate) fn process(container: &ContainerStatus) -> u32 {
     task.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Kills the first process of a container.
 pub(crate) fn kill(container: &ContainerStatus) {
     let process = process(container).to_string();
     let mut command = Command::new("kill");
@@ -81,7 +79,6 @@ async fn installation_finishes_after_provisioner_restart() {
     world.remove("killed").await;
 }
 
-/// Scales the provisioner's Deployment.
 async fn scale(world: &World, replicas: u32) {
     let patch = json!({"spec": {"replicas": replicas}});
     merge(&world.api::<Deployment>(SYSTEM), CORE, &patch).await;

@@ -56,7 +56,6 @@ pub(crate) async fn eventually<T>(
     result.unwrap_or_else(|reason| panic!("not {expectation} after {limit:?}: {reason}"))
 }
 
-/// Waits until an object does not exist.
 pub(crate) async fn deleted<K: Watched>(api: Api<K>, name: &str) {
     eventually(&format!("{name} deleted"), TIMEOUT, async || {
         match api.get_opt(name).await {
@@ -109,7 +108,6 @@ pub(crate) fn available(deployment: &Deployment) -> bool {
     })
 }
 
-/// The status of a pod's first container.
 pub(crate) fn container(pod: &Pod) -> &ContainerStatus {
     let status = pod.status.as_ref().unwrap();
     &status.container_statuses.as_ref().unwrap()[0]
@@ -133,7 +131,6 @@ pub(crate) fn line(conditions: &[Condition], kind: &str) -> String {
     )
 }
 
-/// The message of a condition.
 pub(crate) fn message<'a>(conditions: &'a [Condition], kind: &str) -> &'a str {
     let found = conditions.iter().find(|condition| condition.type_ == kind);
     found.map_or("", |condition| condition.message.as_str())

@@ -189,11 +189,8 @@ async fn other_credentials_and_unpinned_sources_are_fetched_again() {
         pinned(Some("mine")) => false;
         pinned(Some("wrong")) => true;
         pinned(None) => true;
-        pinned(None) => false;
         request("https://example.com/b", None, Limits::default()) => true;
         request("https://example.com/b", None, Limits::default()) => true;
-        request("./b", None, Limits::default()) => true;
-        request("./b", None, Limits::default()) => true;
     ] {
         fetches += usize::from(is_fetched);
         let digest = origin.fetched(&store, &request, 1000).await.digest;

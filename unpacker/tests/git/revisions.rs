@@ -139,7 +139,7 @@ async fn version_1_finds_commits_in_the_history_of_branches() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn https_needs_a_trusted_certificate_and_credentials() {
-    let ca = tests::Authority::default();
+    let ca = tests::TestCa::default();
     let server = GitServer::start(Some(OWNER), Some(&ca));
     fill(&server.repository("repo.git"));
     let trusting = || with!(Trust, roots: ca.pem());

@@ -1,12 +1,12 @@
 //! Certificates of receivers.
 
-use tests::Authority;
+use tests::TestCa;
 
 use crate::*;
 
 #[tokio::test]
 async fn only_certificates_of_trusted_cas_are_accepted() {
-    let (own, other) = (Authority::default(), Authority::new("other"));
+    let (own, other) = (TestCa::default(), TestCa::new("other"));
     let values = Values::default()
         .with("own", own.pem())
         .with("other", other.pem());

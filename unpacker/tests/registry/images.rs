@@ -104,7 +104,7 @@ impl Store {
 }
 
 /// The CA of all registries of these tests: key generation is slow.
-static CA: LazyLock<Authority> = LazyLock::new(Authority::default);
+static CA: LazyLock<TestCa> = LazyLock::new(TestCa::default);
 
 /// An HTTPS registry that follows a script.
 pub(crate) struct Registry(pub(crate) ScriptedServer);

@@ -27,8 +27,8 @@ use flate2::{Compression, write::GzEncoder};
 use manifests::content::{Builder, Content, Limits};
 use serde_json::{Value, json};
 use tests::{
-    Answer, Auth, Authority, Cell, OWNER, Port, Received, Script, ScriptedServer, TENANT,
-    TokenServer, Values, assert_has, chain, counted, docker_config, noise, pairs, table,
+    Answer, Auth, Cell, OWNER, Port, Received, Script, ScriptedServer, TENANT, TestCa, TokenServer,
+    Values, assert_has, chain, counted, docker_config, noise, pairs, table,
 };
 use unpacker::{
     Access, Digest, Error, Fetched, Options, Progress, Source,

@@ -108,7 +108,7 @@ async fn passwords_open_a_registry_and_wrong_ones_are_explained() {
 
 #[tokio::test]
 async fn tokens_are_granted_for_single_repositories() {
-    let ca = Authority::new("registry");
+    let ca = TestCa::new("registry");
     let tokens = TokenServer::start(Some(&ca));
     let registry = Registry::start(Auth::Token(&tokens), Some(&ca));
     let access = trusting(ca.pem());

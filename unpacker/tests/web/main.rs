@@ -27,8 +27,8 @@ use http::Method;
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, date_time_ymd};
 use rustls::ServerConfig;
 use tests::{
-    Authority, Cell, Port, Received, Script, ScriptedServer, Values, assert_has, chain, counted,
-    gzip, table,
+    Cell, Port, Received, Script, ScriptedServer, TestCa, Values, assert_has, chain, counted, gzip,
+    table,
 };
 use unpacker::{
     Access, Digest, Format, Limits, Options, Progress, Source,
@@ -85,7 +85,7 @@ fn client(trust: &Trust, timeouts: &Timeouts) -> Client {
     Client::with_proxies(trust, timeouts, &Proxies::default()).unwrap()
 }
 
-fn trust(ca: &Authority) -> Trust {
+fn trust(ca: &TestCa) -> Trust {
     with!(Trust, roots: ca.pem())
 }
 

@@ -14,7 +14,7 @@ async fn outcome([script_a, script_b, settings]: &[Cell; 3]) -> String {
         let hosts = cell.with("a", &*host_a).with("b", &*host_b);
         hosts.with("local", &*local).script()
     };
-    let ca = LazyCell::new(Authority::default);
+    let ca = LazyCell::new(TestCa::default);
     let tls = |word| {
         let is_set = settings.has(word);
         is_set.then(|| ca.server(&["127.0.0.1"], |_| {}))

@@ -3,7 +3,7 @@
 use crate::*;
 
 /// Starts a server with a certificate of this kind, or without TLS for the kind `none`.
-fn config(kind: &str, ca: &Authority, other: &Authority) -> Option<ServerConfig> {
+fn config(kind: &str, ca: &TestCa, other: &TestCa) -> Option<ServerConfig> {
     let valid = |first: i32| {
         move |params: &mut CertificateParams| {
             params.not_before = date_time_ymd(first, 1, 1);
@@ -14,7 +14,7 @@ fn config(kind: &str, ca: &Authority, other: &Authority) -> Option<ServerConfig>
     Some(match kind {
         "good" => ca.server(&names, |_| {}),
         "unknown" => other.server(&names, |_| {}),
-        "namesake" => Authority::default().server(&names, |_| {}),
+        "namesake" => TestCa::default().server(&names, |_| {}),
         "other-name" => ca.server(&["example.com"], |_| {}),
         "expired" => ca.server(&names, valid(2000)),
         "future" => ca.server(&names, valid(4000)),
@@ -29,7 +29,7 @@ fn config(kind: &str, ca: &Authority, other: &Authority) -> Option<ServerConfig>
 
 /// Returns the number of connections, and the content or the error.
 async fn outcome([certificate, trusted]: &[Cell; 2]) -> String {
-    let (ca, other) = (Authority::default(), Authority::new("another"));
+    let (ca, other) = (TestCa::default(), TestCa::new("another"));
     let script = Script::new("200 << content", &Values::default());
     let server = Port::take().serve(config(certificate.raw(), &ca, &other), script);
     let mut trust = Trust::default();
@@ -74,7 +74,7 @@ async fn certificates_are_verified_at_the_first_connection() {
 
 #[test]
 fn malformed_certificates_are_rejected() {
-    let pem = Authority::default().pem();
+    let pem = TestCa::default().pem();
     let values = Values::default()
         .with("pem", &*pem)
         .with("key", rcgen::KeyPair::generate().unwrap().serialize_pem())

@@ -116,14 +116,12 @@ fn rows() -> [(&'static str, Value, Value); 3] {
     ]
 }
 
-/// The CatalogSources of one cluster.
 struct Stored<'a> {
     cluster: &'a Cluster,
     sources: Api<DynamicObject>,
 }
 
 impl Stored<'_> {
-    /// Restores the state before the migration.
     async fn reset(&self) {
         for (name, spec, _) in rows() {
             let mut object = self.sources.get(name).await.unwrap();

@@ -1,7 +1,6 @@
 //! The same commands with the CRDs of OLM, but without a running OLM: requests, writes and their order. Tests on a real
 //! node cover the behavior of OLM, and commands that are killed or disconnected at each of their writes.
 
-mod pod;
 mod support;
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -12,9 +11,9 @@ use kube::{
 use manifests::api::install;
 use serde_json::{Value, json};
 
-use self::support::{SPACE, Scene, TENANT};
+use self::support::{NAMESPACE_ADMIN, SPACE, Scene, TENANT};
 use super::support::Operator;
-use crate::environment::{Rukpak as _, Run, apply, crd, namespace};
+use crate::environment::{Rukpak as _, Run, apply, crd, namespace, unique};
 use crate::upgrade::become_openshift;
 
 /// Only bundles that declare a max OpenShift version require permission to read the ClusterVersion.
@@ -78,6 +77,13 @@ async fn cleanup_deletes_the_created_objects(scene: &Scene) {
     assert_eq!(scene.has("OperatorGroup").await, ["operator-sdk-og"]);
 
     installed(scene).await;
+    let run = scene.ok(&format!("cleanup tide --as {NAMESPACE_ADMIN}"));
+    run.err_has("warning: operatorgroup \"operator-sdk-og\" is kept: ");
+    run.err_has("cannot delete resource \"operatorgroups\"");
+    assert_eq!(deleted(&run), [subscription, version, catalog]);
+    assert_eq!(scene.has("OperatorGroup").await, ["operator-sdk-og"]);
+
+    installed(scene).await;
     let run = scene.ok(&format!("cleanup tide --as {TENANT}"));
     run.err_has(
         "cannot determine whether other namespaces install from catalogsource \"tide-catalog\"",
@@ -95,7 +101,7 @@ async fn cleanup_deletes_the_created_objects(scene: &Scene) {
 #[tokio::test(flavor = "multi_thread")]
 async fn olm_commands_need_permissions_in_one_namespace_only() {
     let scene = Scene::new().await;
-    pod::is_hardened_on_request_and_reported_if_not_ready(&scene).await;
+    pod_is_hardened_on_request_and_reported_if_not_ready(&scene).await;
     // If rukpak is installed too, the tenant can read neither the Deployments of OLM nor the BundleInstances.
     let objects = install::objects(&install::Options::default());
     apply(&scene.cluster, objects).await;
@@ -162,4 +168,36 @@ async fn engine_of_the_package_is_detected(scene: &Scene) {
     tests::assert_runs! { scene;
         "cleanup coral" => 0, _, "OLM is not running", "{not_found}";
     }
+}
+
+/// Checks the registry pod in a cluster without nodes.
+async fn pod_is_hardened_on_request_and_reported_if_not_ready(scene: &Scene) {
+    let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+    let metadata = json!({"name": SPACE, "labels": labels});
+    let restricted = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+    scene.apply(&restricted).await;
+    let operator = Operator::new(&unique("free"));
+    let (name, image) = (&operator.name, operator.publish("0.0.1"));
+    let bundle = format!("run bundle {image} --use-http --engine=olm");
+    let run = scene.run(&bundle).exits(1);
+    run.err_has("error: Failed to run bundle: create catalog: failed to create Pod ");
+    run.err_has("violates PodSecurity \"restricted:latest\"");
+    run.err_has("; run the same command again with --security-context-config=restricted");
+    run.err_lacks("cluster admin");
+    tests::assert_runs! { scene;
+        "{bundle} --security-context-config=restricted --timeout=10s"
+            => 1, "", "error: Failed to run bundle: create catalog: timed out after 10s: registry pod ", " is not ready; \
+                                                                                                          the CatalogSource \
+                                                                                                          was not changed",
+            "Pod {SPACE}/";
+    }
+    // The CatalogSource gets no address before the pod is ready, and cleanup deletes the created objects.
+    let catalog = format!("{name}-catalog");
+    let sources = scene.api_of_kind("CatalogSource");
+    let source = sources.get(&catalog).await.unwrap();
+    assert_eq!(source.data["spec"].get("address"), None, "{source:?}");
+    tests::assert_runs! { scene;
+        "cleanup {name} --engine=olm" => 0, "Operator \"{name}\" uninstalled\n";
+    }
+    scene.assert_empty().await;
 }

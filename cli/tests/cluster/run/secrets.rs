@@ -1,4 +1,4 @@
-//! Secrets for pulling the image of a bundle.
+//! The CA for pulling the image of a bundle. Unit tests cover the other pull settings.
 
 use manifests::api::bundle::ImageSource;
 use serde_json::json;
@@ -8,7 +8,7 @@ use super::support::Operator;
 use crate::environment::{Rukpak as _, interrupt_after_output, unique, world};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pull_secrets_follow_the_flags_of_the_last_command() {
+async fn ca_of_the_image_follows_the_flags_of_the_last_command() {
     let world = world().await;
     let operator = Operator::new(&unique("secrets"));
     let name = &operator.name;
@@ -17,16 +17,6 @@ async fn pull_secrets_follow_the_flags_of_the_last_command() {
         let source = get(name).await.spec.template.spec.source;
         source.image.unwrap()
     };
-    let again = "configured with other pull settings";
-    for (secret, part) in [("first", &*format!("/{name} created\n")), ("second", again)] {
-        interrupt_after_output(
-            world.spawn(&format!("{run} --pull-secret-name {secret}")),
-            part,
-        );
-        assert_eq!(image().await.pull_secret.as_deref(), Some(secret));
-    }
-    world.ok(&format!("cleanup {name}"));
-
     // The provisioner trusts the CA of a Secret.
     let secret = format!("{name}-ca");
     let with_ca = format!("{run} --ca-secret-name {secret}");
@@ -34,7 +24,7 @@ async fn pull_secrets_follow_the_flags_of_the_last_command() {
         "{with_ca}"
             => 1, "", "Secret rukpak-system/{secret} of --ca-secret-name not found; create it with";
     }
-    let [pem, other] = ["a CA", "another CA"].map(|name| tests::Authority::new(name).pem());
+    let [pem, other] = ["a CA", "another CA"].map(|name| tests::TestCa::new(name).pem());
     let apply = async |pem: &str| {
         let metadata = json!({"name": secret, "namespace": "rukpak-system"});
         let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"cert.pem": pem}});
@@ -46,7 +36,7 @@ async fn pull_secrets_follow_the_flags_of_the_last_command() {
     assert_eq!(image().await.certificate_data.as_ref(), Some(&pem));
     // The CA in the Secret changes; a command without the flag keeps the last one.
     apply(&other).await;
-    interrupt_after_output(world.spawn(&with_ca), again);
+    interrupt_after_output(world.spawn(&with_ca), "configured with other pull settings");
     assert_eq!(image().await.certificate_data.as_ref(), Some(&other));
     world.ok(&run);
     assert_eq!(image().await.certificate_data.as_ref(), Some(&other));

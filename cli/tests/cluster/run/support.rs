@@ -11,7 +11,6 @@ use crate::{
 /// Label with the directory of a catalog in its image.
 const CONFIGS: &str = "operators.operatorframework.io.index.configs.v1";
 
-/// The rows of an unrelated package.
 const ROWS: &str = r#"
     INSERT INTO operatorbundle(name, csv, bundlepath, version) VALUES
         ('other.v1.0.0', '{"kind": "ClusterServiceVersion"}', 'example.com/other:1.0.0', '1.0.0');
@@ -34,7 +33,6 @@ impl Operator {
         }
     }
 
-    /// Returns the install namespace.
     pub(super) fn namespace(&self) -> String {
         format!("{}-system", self.name)
     }
@@ -89,14 +87,7 @@ impl Operator {
         let map = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": version},
         });
-        let annotations = json!({"annotations": {
-            "operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
-            "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
-            "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
-            "operators.operatorframework.io.bundle.package.v1": name,
-            "operators.operatorframework.io.bundle.channels.v1": "stable",
-            "operators.operatorframework.io.bundle.channel.default.v1": "stable",
-        }});
+        let annotations = tests::registry_annotations(name, "stable");
         let dir = tempfile::tempdir().unwrap();
         let write = |path: &str, value: &Value| {
             tests::write(dir.path(), path, value.to_string());

@@ -1,30 +1,22 @@
-//! Operators that OLM installed.
+//! Operators that OLM installed, and missing read permissions.
 
 use cluster::{Cluster, Lease};
 use serde_json::{Value, json};
 
-use super::permissions::missing_permissions_are_reported;
 use super::report;
 use super::support::{become_openshift, catalog, channel, count, define_olm, package, put};
-use crate::environment::{Rukpak as _, apply, bare, namespace, text};
+use crate::environment::{self, Rukpak as _, apply, bare, binding, eventually, namespace, text};
 
-/// Takes an OpenShift with the CRDs of OLM.
 async fn with_olm() -> Lease {
     let cluster = bare().await;
-    let kinds = [
-        "clusterserviceversions",
-        "operatorconditions",
-        "catalogsources",
-        "subscriptions",
-    ];
-    define_olm(&cluster, &kinds).await;
+    let kinds = "clusterserviceversions operatorconditions catalogsources subscriptions";
+    define_olm(&cluster, kinds).await;
     become_openshift(&cluster, "4.23.5").await;
     let namespaces = ["operators", "openshift-marketplace", "other"];
     apply(&cluster, namespaces.map(namespace)).await;
     cluster
 }
 
-/// Returns a CatalogSource with the image of a catalog.
 fn source(namespace: &str, name: &str) -> Value {
     json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
@@ -82,25 +74,24 @@ async fn operators_of_olm_and_api_requests_are_reported() {
     let run = cluster.run("upgrade-check").exits(3);
     run.err_has("such as quay.io/mine/catalog:v1 (CatalogSource openshift-marketplace/mine)");
     run.err_lacks("evil");
-    let name = "operators/tide.v1.0.0 (OLM)";
-    let cells = |line: &'static str| line.split('|').collect::<Vec<_>>();
-    let lines = run.out.lines().map(|line| {
+    let cells = |line: &str| {
         let cells = line.split("  ").map(str::trim);
-        cells.filter(|cell| !cell.is_empty()).collect()
-    });
-    let lines: Vec<Vec<&str>> = lines.collect();
-    let rows = [
-        "blocks|-|supports OpenShift up to 5.0",
-        "blocks|-|not upgradeable: Migrating: 3 of 7 [31m",
-        "may break|-|ServiceAccount operators/tide called servicecidrs.v1beta1.networking.k8s.io 12 times within a day; \
+        let cells: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
+        cells
+            .join("|")
+            .replace("operators/tide.v1.0.0 (OLM)|1.0.0|", "tide|")
+    };
+    let lines: Vec<String> = run.out.lines().map(cells).collect();
+    let expected = [
+        "OPERATOR|VERSION|EFFECT|UNBLOCKED BY|WHY",
+        "tide|blocks|-|supports OpenShift up to 5.0",
+        "tide|blocks|-|not upgradeable: Migrating: 3 of 7 [31m",
+        "tide|may break|-|ServiceAccount operators/tide called servicecidrs.v1beta1.networking.k8s.io 12 times within a day; \
          Kubernetes 1.37 does not serve this API",
-        "may break|-|ClusterServiceVersion operators/tide.v1.0.0 refers to the resource of ServiceCIDR, and Kubernetes 1.37 \
+        "tide|may break|-|ClusterServiceVersion operators/tide.v1.0.0 refers to the resource of ServiceCIDR, and Kubernetes 1.37 \
          does not serve networking.k8s.io/v1beta1: make sure that the operator uses networking.k8s.io/v1",
+        "OpenShift 4.23 to 5.1 (Kubernetes 1.36 to 1.37): 1 operator, 1 blocks, 1 may break",
     ];
-    let mut expected = vec![cells("OPERATOR|VERSION|EFFECT|UNBLOCKED BY|WHY")];
-    expected.extend(rows.map(|row| [vec![name, "1.0.0"], cells(row)].concat()));
-    let end = "OpenShift 4.23 to 5.1 (Kubernetes 1.36 to 1.37): 1 operator, 1 blocks, 1 may break";
-    expected.push(vec![end]);
     assert_eq!(lines, expected);
     subscribed_channel_is_considered(&cluster).await;
     missing_permissions_are_reported(&cluster).await;
@@ -132,4 +123,64 @@ async fn subscribed_channel_is_considered(cluster: &Cluster) {
         assert_eq!(operator["unblockedBy"]["bundle"], expected, "{followed:?}");
         assert_eq!(operator["calls"][0]["count"], 12);
     }
+}
+
+/// Group and resource of all kinds that the command reads.
+const READ: [(&str, &str); 7] = [
+    ("config.openshift.io", "clusterversions"),
+    ("config.openshift.io", "clusteroperators"),
+    ("apiserver.openshift.io", "apirequestcounts"),
+    ("operators.coreos.com", "clusterserviceversions"),
+    ("operators.coreos.com", "operatorconditions"),
+    ("operators.coreos.com", "subscriptions"),
+    ("operators.coreos.com", "catalogsources"),
+];
+
+/// A kind that is required for the result causes an error. An optional kind causes a warning.
+async fn missing_permissions_are_reported(cluster: &Cluster) {
+    let dir = catalog(&[package("tide", &[("1.0.0", "")])]);
+    for (forbidden, code, expected) in tests::rows![
+        "", 3 => "";
+        "clusterversions", 1 => "failed to read the ClusterVersion";
+        "clusteroperators", 1 => "failed to read ClusterOperator platform-operators-aggregated";
+        "clusterserviceversions", 1 => "failed to list ClusterServiceVersions";
+        "operatorconditions", 1 => "failed to list OperatorConditions";
+        "apirequestcounts", 3 => "warning: failed to read the callers of removed APIs: ";
+        "subscriptions", 3 => "warning: failed to read the channels of Subscriptions: ";
+    ] {
+        let user = format!("reader-without-{forbidden}-end");
+        grant(cluster, &user, forbidden).await;
+        let args = ["upgrade-check", "--as", &user, "--catalog", text(&dir)];
+        let run = eventually(&user, async || {
+            let run = cluster.run(&args);
+            // New permissions take effect with a delay.
+            let is_reported = run.code == Some(code) && run.err.contains(expected);
+            is_reported
+                .then_some(())
+                .ok_or_else(|| format!("{run:?}"))?;
+            Ok(run)
+        })
+        .await;
+        match code {
+            1 => {
+                assert_eq!(run.out, "", "{forbidden}");
+                assert!(run.err.contains("ask a cluster admin"), "{run:?}");
+            }
+            _ => assert!(run.out.contains("operators/tide.v1.0.0"), "{run:?}"),
+        }
+    }
+}
+
+/// Grants a user read access to all kinds except one.
+async fn grant(cluster: &Cluster, user: &str, forbidden: &str) {
+    let rules: Vec<_> = READ
+        .iter()
+        .filter(|(_, resource)| *resource != forbidden)
+        .map(|(group, resource)| json!({"apiGroups": [group], "resources": [resource], "verbs": ["get", "list"]}))
+        .collect();
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": user}, "rules": rules,
+    });
+    let bound = binding(user, None, ("ClusterRole", user), &environment::user(user));
+    apply(cluster, [role, bound]).await;
 }

@@ -35,7 +35,6 @@ pub(crate) fn module(pinned: &str, name: &str) -> PathBuf {
     go(&["list", "-m", "-f", "{{.Dir}}"]).trim_end().into()
 }
 
-/// Applies CRDs from files of a module directory.
 pub(crate) async fn define(cluster: &Cluster, dir: &Path, files: &[&str]) {
     for file in files {
         let bytes = fs::read(dir.join(file)).unwrap();
@@ -45,9 +44,9 @@ pub(crate) async fn define(cluster: &Cluster, dir: &Path, files: &[&str]) {
 }
 
 /// Applies the CRDs of OLM for these plural names.
-pub(crate) async fn define_olm(cluster: &Cluster, kinds: &[&str]) {
+pub(crate) async fn define_olm(cluster: &Cluster, kinds: &str) {
     let dir = module("opm", "github.com/operator-framework/api");
-    for kind in kinds {
+    for kind in kinds.split(' ') {
         let file = format!("crds/operators.coreos.com_{kind}.yaml");
         define(cluster, &dir, &[&file]).await;
     }
@@ -94,7 +93,6 @@ pub(crate) async fn count(cluster: &Cluster, api: &str, account: &str, requests:
     put(cluster, object, Some(status)).await;
 }
 
-/// Writes an object and its optional status.
 pub(crate) async fn put(cluster: &Cluster, mut object: Value, status: Option<Value>) {
     apply(cluster, [&object]).await;
     let Some(status) = status else { return };

@@ -204,13 +204,12 @@ fn every_flag_is_described() {
     }
 }
 
-/// Checks that a text describes every flag of a command.
 fn assert_described(command: &clap::Command, text: &str) {
     let flags = command.get_arguments().filter(|flag| !flag.is_hide_set());
     for name in flags.filter_map(clap::Arg::get_long) {
         assert_rows! {
             text.contains(&format!("`--{name}`"))
-                => true, "docs/operations.md does not tell of --{name} of {}", command.get_name();
+                => true, "docs/operations.md does not describe --{name} of {}", command.get_name();
         }
     }
 }
@@ -224,7 +223,7 @@ fn flags_of_rukpak_are_known() {
 
 #[test]
 fn the_last_of_equal_flags_counts_and_lists_add_up() {
-    let roots = ::tests::Authority::new("sources").pem();
+    let roots = ::tests::TestCa::new("sources").pem();
     let files = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
     let flags = files.each_ref().map(|file| {
         std::fs::write(file.path(), &roots).unwrap();

@@ -1,4 +1,4 @@
-//! A property of the engine: whatever happens to an instance, its objects and its records, no rule is broken.
+//! A property of the engine: no sequence of operations on an instance, its objects and its records breaks a rule.
 //!
 //! ```text
 //!  operations ──► Server (objects, records, status) ◄──requests── Controller (the decisions of the engine, in their order)
@@ -56,7 +56,7 @@ use proptest::{
 use serde_json::{Map, Value, json};
 
 use self::{
-    content::{Content, DEFINITION, NAMESPACE},
+    content::{CRD_NAME, Content, NAMESPACE},
     controller::{Controller, Run, failure, listed, settled},
     live::{Live, annotation, leaves},
     operations::{Operation, operation},
@@ -74,11 +74,8 @@ use super::{
     status, template,
 };
 
-/// The number of bundles that templates name.
 const BUNDLES: usize = 3;
-/// The largest number of operations in a sequence.
 const MAX_OPERATIONS: usize = 30;
-/// The number of sequences.
 const CASES: u32 = 160;
 
 /// The instance and everything around it.
@@ -140,7 +137,7 @@ fn run(contents: Vec<Content>, operations: &[Operation]) -> Result<(), String> {
 }
 
 #[test]
-fn engine_breaks_no_rule_whatever_happens() {
+fn no_sequence_of_operations_breaks_a_rule() {
     let contents = prop::collection::vec(content::content(), BUNDLES);
     let operations = prop::collection::vec(operation(), 1..MAX_OPERATIONS);
     let mut config = with!(Config, failure_persistence: None, max_shrink_iters: 20_000);

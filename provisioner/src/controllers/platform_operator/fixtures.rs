@@ -111,7 +111,6 @@ pub(crate) fn condition(type_: &str, status: &str, reason: &str) -> Value {
            "lastTransitionTime": "2026-01-01T00:00:00Z"})
 }
 
-/// Removes the annotation that records the choice.
 pub(crate) fn forget(mut instance: BundleInstance) -> BundleInstance {
     let annotations = instance.metadata.annotations.as_mut().unwrap();
     annotations.remove(labels::CHOSEN_BUNDLE).unwrap();

@@ -19,7 +19,6 @@ fn with_all() -> Metrics {
     metrics
 }
 
-/// Returns the lines that contain a text.
 fn lines(metrics: &Metrics, part: &str) -> Vec<String> {
     let text = metrics.render();
     let lines = text.lines().filter(|line| line.contains(part));
@@ -33,9 +32,8 @@ fn metrics_in(expression: &str) -> Vec<(&str, Vec<&str>)> {
         let text = expression.get(start..).unwrap();
         let name = text.split(|c| !is_word(c)).next().unwrap();
         let rest = text.strip_prefix(name).unwrap();
-        let selector = rest
-            .strip_prefix('{')
-            .and_then(|labels| labels.split_once('}'));
+        let labels = rest.strip_prefix('{');
+        let selector = labels.and_then(|labels| labels.split_once('}'));
         let pairs = selector.map_or("", |(selector, _)| selector).split(',');
         let labels = pairs.filter_map(|pair| Some(pair.trim().split_once('=')?.0));
         (name, labels.collect())
@@ -43,14 +41,12 @@ fn metrics_in(expression: &str) -> Vec<(&str, Vec<&str>)> {
     found.collect()
 }
 
-/// Returns the labels by which an expression is grouped.
 fn grouped_by(expression: &str) -> Vec<&str> {
     let groups = expression.split(" by (").skip(1);
     let labels = groups.flat_map(|group| group.split_once(')').unwrap().0.split(','));
     labels.map(str::trim).collect()
 }
 
-/// Sets the metrics of an upgrade assessment.
 fn gate(metrics: &Metrics, verdict: &UpgradeAssessment) {
     metrics.upgradeable(verdict.is_upgradeable, verdict.reason, &verdict.counts);
 }
@@ -78,9 +74,9 @@ fn metrics_used_by_alerts_exist() {
                     "exported_namespace" => "namespace",
                     label => label,
                 };
-                let is_there = [format!("{{{own_name}=\""), format!(",{own_name}=\"")];
-                let is_there = is_there.iter().any(|label| sample.contains(label));
-                assert!(is_there, "{name} has no label {own_name}: {sample}");
+                let labels = [format!("{{{own_name}=\""), format!(",{own_name}=\"")];
+                let has_label = labels.iter().any(|label| sample.contains(label));
+                assert!(has_label, "{name} has no label {own_name}: {sample}");
             }
             count += 1;
         }
@@ -122,14 +118,15 @@ fn every_metric_is_described() {
 fn upgradeable_metric_appears_with_the_first_verdict() {
     let metrics = Metrics::new();
     let upgradeable_lines = || lines(&metrics, "rukpak_upgradeable{");
-    assert_eq!(upgradeable_lines(), [""; 0]);
-    let errors = ["nothing can be read".to_owned()];
-    gate(&metrics, &assess(&ClusterKind::Kubernetes, [], &errors));
-    let error = "rukpak_upgradeable{reason=\"ErrorCheckingOperatorCompatibility\"} 0";
-    assert_eq!(upgradeable_lines(), [error]);
-    gate(&metrics, &assess(&ClusterKind::Kubernetes, [], &[]));
-    let expected = "rukpak_upgradeable{reason=\"AsExpected\"} 1";
-    assert_eq!(upgradeable_lines(), [expected]);
+    let after = |errors: &[String]| {
+        gate(&metrics, &assess(&ClusterKind::Kubernetes, [], errors));
+        upgradeable_lines()
+    };
+    assert_rows! {
+        upgradeable_lines() => [""; 0];
+        after(&["no answer".to_owned()]) => ["rukpak_upgradeable{reason=\"ErrorCheckingOperatorCompatibility\"} 0"];
+        after(&[]) => ["rukpak_upgradeable{reason=\"AsExpected\"} 1"];
+    }
 }
 
 #[test]

@@ -18,7 +18,6 @@ fn names() -> Vec<String> {
     vec!["core.system.svc".to_owned(), "127.0.0.1".to_owned()]
 }
 
-/// Rotates the CA, and names the change.
 fn rotate(cas: &CaRotation, at: Timestamp) -> (CaRotation, &'static str) {
     let rotated = cas.rotate(at).unwrap();
     let change = match &rotated {

@@ -2,7 +2,7 @@
 
 use apply::{inventory::Inventory, plan::Wave, ssa::FailureKind};
 use k8s_openapi::{
-    api::core::v1::{ConfigMap, Secret},
+    api::core::v1::Secret,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::Api;
@@ -10,9 +10,7 @@ use serde_json::json;
 use tests::assert_has;
 
 use super::{Scene, assert_failed, deployment, names};
-use crate::support::{
-    config_map, delete, eventually, merge, namespace_object, unique, wait_deleted,
-};
+use crate::support::{config_map, delete, eventually, unique, wait_deleted};
 
 /// All failures of a wave are reported, and the next wave does not begin.
 async fn failures_stop_the_next_wave(scene: &Scene) {
@@ -22,7 +20,7 @@ async fn failures_stop_the_next_wave(scene: &Scene) {
         broken,
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "broken"}, "spec": {"ports": []}}),
         scene.text("fine", "text"),
-        deployment("unbegun", None),
+        deployment("unbegun"),
     ];
     let report = scene.run(&objects).await;
     assert_eq!(report.stopped_in, Some(Wave::Configuration));
@@ -55,7 +53,7 @@ async fn rejections_have_a_cause(scene: &Scene) {
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": unique("large")},
         "rules": rules,
     });
-    let mut unknown = deployment("unknown", None);
+    let mut unknown = deployment("unknown");
     unknown["spec"]["nonsense"] = 1.into();
     let too_large = "larger than the cluster can store";
     for (object, cause, part) in tests::rows![
@@ -88,22 +86,6 @@ async fn secrets_are_not_quoted(scene: &Scene) {
     assert_eq!(secrets.get_opt("secret").await.unwrap(), None);
 }
 
-/// An object that is being deleted is named with its finalizers, and applied afterwards.
-async fn terminating_object_is_waited_for(scene: &Scene) {
-    let objects = [scene.text("held", "text")];
-    scene.install(&objects).await;
-    let api: Api<ConfigMap> = scene.namespaced();
-    let held = json!({"metadata": {"finalizers": ["example.com/hold"]}});
-    merge(&api, "held", &held).await;
-    delete(&api, "held").await;
-    let report = scene.run(&objects).await;
-    assert_failed(&report, FailureKind::Deleting, "example.com/hold");
-    let free = json!({"metadata": {"finalizers": null}});
-    merge(&api, "held", &free).await;
-    wait_deleted(api, "held").await;
-    scene.install(&objects).await;
-}
-
 /// A CRD whose names are taken fails, and so do objects of a kind that was removed.
 async fn crds_are_not_waited_for_in_vain(scene: &Scene) {
     let group = scene.group();
@@ -112,7 +94,7 @@ async fn crds_are_not_waited_for_in_vain(scene: &Scene) {
     second["spec"]["names"]["plural"] = "others".into();
     second["spec"]["names"]["singular"] = "other".into();
     scene.install(&[scene.crd()]).await;
-    let report = scene.run(&[second, deployment("unbegun", None)]).await;
+    let report = scene.run(&[second, deployment("unbegun")]).await;
     assert_failed(&report, FailureKind::NotEstablished, "names not accepted");
     assert_eq!(report.stopped_in, Some(Wave::Definitions));
 
@@ -141,35 +123,6 @@ async fn failures_have_causes_and_stop_the_next_wave() {
     failures_stop_the_next_wave(&scene).await;
     rejections_have_a_cause(&scene).await;
     secrets_are_not_quoted(&scene).await;
-    terminating_object_is_waited_for(&scene).await;
     crds_are_not_waited_for_in_vain(&scene).await;
-    scene.end().await;
-}
-
-#[tokio::test]
-async fn dry_run_reports_failures_and_changes_nothing() {
-    let scene = Scene::new("dry").await;
-    let new = unique("new");
-    let objects = [
-        // Objects that cannot be checked, because nothing they need exists yet.
-        namespace_object(&new),
-        config_map(&new, "a", "text"),
-        scene.crd(),
-        scene.widget("example"),
-        // Objects that can be checked.
-        scene.text("b", "text"),
-        config_map("never-made", "c", "text"),
-    ];
-    let plan = scene.plan(&objects, &Inventory::new()).await;
-    let steps: Vec<_> = plan.steps.iter().collect();
-    let apply = scene.apply(&scene.client);
-    let preview = apply.dry_run(&steps, &scene.owner).await;
-    let failed = preview.failed.iter();
-    let failed = failed.map(|failure| (failure.identity.to_string(), failure.cause));
-    let expected = ("ConfigMap never-made/c".to_owned(), FailureKind::Namespace);
-    assert_eq!(failed.collect::<Vec<_>>(), [expected]);
-    assert_eq!(preview.immutable, []);
-    let texts: Api<ConfigMap> = scene.namespaced();
-    assert_eq!(texts.get_opt("b").await.unwrap(), None);
     scene.end().await;
 }

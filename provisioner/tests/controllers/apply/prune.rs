@@ -2,11 +2,11 @@
 
 use apply::{
     inventory::Inventory,
-    plan::DefinitionPolicy::{self, Delete, DeleteIfUnused, Retain},
-    ssa::{FailureKind, PruneReport},
+    plan::DefinitionPolicy::{self, Delete, DeleteIfUnused},
+    ssa::PruneReport,
 };
 use k8s_openapi::{
-    api::core::v1::{ConfigMap, Namespace},
+    api::core::v1::ConfigMap,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{Api, ResourceExt};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tests::assert_has;
 
 use super::{Scene, deployment, names};
-use crate::support::{create, delete, list, merge, namespace_object, unique, wait_deleted};
+use crate::support::{create, delete, list, merge, wait_deleted};
 
 impl Scene {
     async fn prune(&self, inventory: &Inventory, policy: DefinitionPolicy) -> PruneReport {
@@ -56,10 +56,8 @@ fn sorted(mut names: Vec<&str>) -> Vec<&str> {
 #[tokio::test]
 async fn only_owned_objects_are_deleted() {
     let scene = Scene::new("prune").await;
-    let own = unique("kept");
     let texts = ["deleted", "missing", "given-away", "held", "kept"];
-    let mut objects = texts.map(|name| scene.text(name, "text")).to_vec();
-    objects.push(namespace_object(&own));
+    let objects = texts.map(|name| scene.text(name, "text"));
     let inventory = scene.install(&objects).await;
     let api: Api<ConfigMap> = scene.namespaced();
     delete(&api, "missing").await;
@@ -77,8 +75,8 @@ async fn only_owned_objects_are_deleted() {
     let held = &pruned.waiting_for[&pruned.terminating[0]];
     assert_has(held, "example.com/hold");
     assert_eq!(sorted(names(&pruned.deleted)), ["deleted", "missing"]);
-    let released = sorted(vec!["given-away", "kept", own.as_str()]);
-    assert_eq!(sorted(names(pruned.released.keys())), released);
+    let released = sorted(names(pruned.released.keys()));
+    assert_eq!(released, ["given-away", "kept"]);
 
     let given = api.get("given-away").await.unwrap();
     assert_eq!(given.labels()[labels::OWNER_NAME], "another");
@@ -88,10 +86,6 @@ async fn only_owned_objects_are_deleted() {
     assert_eq!(kept.annotations()[labels::ADOPT], scene.owner.name);
     assert_eq!(kept.data.unwrap()["text"], "text");
     assert_eq!(api.get_opt("deleted").await.unwrap(), None);
-    let namespaces: Api<Namespace> = Api::all(scene.client.clone());
-    let namespace = namespaces.get(&own).await.unwrap();
-    assert!(!namespace.labels().contains_key(labels::OWNER_NAME));
-    assert_eq!(namespace.metadata.deletion_timestamp, None);
 
     // Reconciled again, and once more after the deletion.
     let again = scene.prune(&inventory, DeleteIfUnused).await;
@@ -101,51 +95,12 @@ async fn only_owned_objects_are_deleted() {
     wait_deleted(api, "held").await;
     let last = scene.prune(&inventory, DeleteIfUnused).await;
     assert_eq!(last.terminating, []);
-    delete(&namespaces, &own).await;
     scene.end().await;
-}
-
-/// A CRD is kept while others use it, and as the policy demands.
-async fn policy_decides_about_crds(scene: &Scene) {
-    let theirs = ["a", "b", "c"];
-    for (policy, is_used, reason) in tests::rows![
-        DeleteIfUnused, true => Some("3 custom resources are left");
-        Retain, false => Some("spec.crdDeletionPolicy Retain");
-        DeleteIfUnused, false => None;
-        Delete, true => None;
-    ] {
-        let operator = deployment("operator", None);
-        let objects = [scene.crd(), scene.widget("own"), operator];
-        let inventory = scene.install(&objects).await;
-        let used_by: &[&str] = if is_used { &theirs } else { &[] };
-        for name in used_by {
-            scene.create_widget(name, json!({})).await;
-        }
-        let pruned = scene.prune(&inventory, policy).await;
-        assert_eq!(pruned.failed, [], "{policy:?}");
-        assert_eq!(pruned.terminating, [], "{policy:?}");
-        let live = scene.crds().get_opt(&scene.crd_name()).await.unwrap();
-        let Some(reason) = reason else {
-            assert_eq!(live, None, "{policy:?}");
-            assert_eq!(pruned.deleted.len(), 3, "{policy:?}");
-            continue;
-        };
-        let live = live.unwrap();
-        assert!(!live.labels().contains_key(labels::OWNER_NAME));
-        assert!(!live.labels().contains_key(labels::OWNER_KIND));
-        assert_eq!(live.metadata.deletion_timestamp, None);
-        assert_eq!(names(pruned.released.keys()), [scene.crd_name()]);
-        assert_has(pruned.released.values().next().unwrap(), reason);
-        assert_eq!(scene.widget_names().await, used_by, "{policy:?}");
-        for name in used_by {
-            delete(&scene.widgets(), name).await;
-        }
-    }
 }
 
 /// The operator is kept until its custom resources are finalized.
 async fn operator_finalizes_its_custom_resources(scene: &Scene) {
-    let objects = [scene.crd(), deployment("operator", None)];
+    let objects = [scene.crd(), deployment("operator")];
     let inventory = scene.install(&objects).await;
     let finalizers = json!({"finalizers": ["example.com/operator"]});
     scene.create_widget("held", finalizers).await;
@@ -168,23 +123,6 @@ async fn operator_finalizes_its_custom_resources(scene: &Scene) {
     assert_eq!(names(&pruned.deleted), expected, "{pruned:?}");
 }
 
-/// A client without permissions deletes nothing, and the CRD is the only failure.
-async fn forbidden_deletion_stops_the_others(scene: &Scene) {
-    let objects = [scene.text("a", "text"), scene.crd()];
-    let inventory = scene.install(&objects).await;
-    let plan = scene.plan(&[], &inventory).await;
-    let client = scene.unprivileged().await;
-    let apply = scene.apply(&client);
-    let pruned = apply.prune(&plan.leaving, &scene.owner, Delete).await;
-    let [failure] = &pruned.failed[..] else {
-        panic!("{pruned:?}");
-    };
-    assert_eq!(failure.cause, FailureKind::Forbidden);
-    assert_eq!(failure.identity.kind, "CustomResourceDefinition");
-    let texts: Api<ConfigMap> = scene.namespaced();
-    assert!(texts.get_opt("a").await.unwrap().is_some());
-}
-
 /// A CRD is kept with the custom resources that an annotation keeps.
 async fn kept_custom_resources_keep_their_crd(scene: &Scene) {
     let inventory = scene.install(&[scene.crd()]).await;
@@ -200,9 +138,7 @@ async fn kept_custom_resources_keep_their_crd(scene: &Scene) {
 #[tokio::test]
 async fn crds_are_pruned_by_policy_and_use() {
     let scene = Scene::new("policy").await;
-    policy_decides_about_crds(&scene).await;
     operator_finalizes_its_custom_resources(&scene).await;
-    forbidden_deletion_stops_the_others(&scene).await;
     kept_custom_resources_keep_their_crd(&scene).await;
     delete(&scene.crds(), &scene.crd_name()).await;
     scene.end().await;

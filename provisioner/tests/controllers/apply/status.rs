@@ -3,7 +3,7 @@
 use manifests::api::bundle::{Bundle, BundleStatus, Phase};
 
 use super::*;
-use crate::support::{self, bundle, image, prepare, without_controllers};
+use crate::support::{self, bundle, image, merge, prepare, without_controllers};
 
 async fn create(api: &Api<Bundle>, name: &str) -> Bundle {
     support::create(api, &bundle(name, "plain", image("example.com/a:v1"))).await

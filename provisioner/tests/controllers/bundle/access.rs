@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use manifests::api::bundle::{Authorization, SecretName};
-use tests::{Auth, Authority, OWNER, Registry, Sshd};
+use tests::{Auth, OWNER, Registry, Sshd, TestCa};
 
 use super::*;
 use crate::support::{publish, trusting};
@@ -30,7 +30,7 @@ fn private(repository: &str, secret: &str) -> BundleSource {
 async fn b14_a_private_image_is_pulled_with_the_pull_secret() {
     let world = world().await;
     let (name, secret) = (unique("b14"), unique("b14"));
-    let ca = Authority::new("b14");
+    let ca = TestCa::new("b14");
     let registry = Registry::start(Auth::Basic, Some(&ca));
     let tag = registry.image(&format!("{name}:v1"));
     let config = registry.docker_config(OWNER);

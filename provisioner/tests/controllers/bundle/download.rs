@@ -63,20 +63,3 @@ pub(super) fn files(archive: &[u8]) -> Vec<String> {
     let paths = unpacked.content.files().map(|(path, _)| path.to_owned());
     paths.collect()
 }
-
-// parity: b19, b20
-#[tokio::test]
-async fn b19_b20_uploads_are_unpacked_or_refused() {
-    let uploader = Reader::new(&["bundle-uploader"]).await;
-    let object = config_map("default", "nested", "b20");
-    let nested = content(&[("manifests/more/a.yaml", object)]);
-    for (content, reason, part) in tests::rows![
-        small("b19"), "UnpackSuccessful" => "";
-        nested, "UnpackFailed" => "manifests/more";
-    ] {
-        let (name, status, body) = uploader.put(archive(&content)).await;
-        let text = String::from_utf8_lossy(&body);
-        assert_eq!(status, StatusCode::CREATED, "{text}");
-        wait_message(&name, reason, part).await;
-    }
-}

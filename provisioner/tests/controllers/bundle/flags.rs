@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use tests::{Auth, Authority, Registry};
+use tests::{Auth, Registry, TestCa};
 
 use super::*;
 use crate::support::{Options, Provisioner, publish, trusting, wait_message, with_controllers};
@@ -11,7 +11,7 @@ use crate::support::{Options, Provisioner, publish, trusting, wait_message, with
 #[tokio::test]
 async fn cas_and_proxies_apply_to_images_git_and_http() {
     let cluster = with_controllers().await;
-    let ca = Authority::new("settings");
+    let ca = TestCa::new("settings");
     let dir = tempfile::tempdir().unwrap();
     let pem = dir.path().join("ca.pem");
     std::fs::write(&pem, ca.pem()).unwrap();

@@ -73,14 +73,6 @@ async fn unpacking(world: &World, prefix: &str) -> String {
     name
 }
 
-/// Deletes a Bundle, and waits until its Job and pod do not exist.
-async fn delete_with_job(world: &World, name: &str, job: &Job, pod: &Pod) {
-    let node = node(world).await;
-    delete(&world.api::<Bundle>(), name).await;
-    wait_deleted::<Job>(node.jobs(), &job.name_any()).await;
-    wait_deleted::<Pod>(node.pods(), &pod.name_any()).await;
-}
-
 /// Waits until the condition Unpacked of a Bundle has this reason and text.
 async fn condition_is(world: &World, name: &str, reason: &str, text: &str) -> Bundle {
     crate::support::wait_message(&world.api(), name, reason, text).await
@@ -138,22 +130,7 @@ async fn node_delivers_content_and_job_is_deleted_with_bundle() {
     })
     .await;
     assert_eq!(node.job(&name).await.uid(), job.uid());
-    delete_with_job(world, &name, &job, &pod).await;
-}
-
-// parity: rukpak-17, g1
-#[tokio::test]
-async fn g01_running_jobs_are_deleted_with_their_bundle() {
-    let world = place().await;
-    let (name, node) = (unpacking(world, "g1").await, node(world).await);
-    let (pod, job) = (node.pod(&name).await, node.job(&name).await);
-    // The name of the image cannot be corrected, so the controller creates no other Job.
-    let unreadable = kubelet::waits("InvalidImageName", "couldn't parse image name \"x\"");
-    node.report(&pod, "Pending", &unreadable).await;
-    let bundle = condition_is(world, &name, "UnpackFailed", "couldn't parse image name").await;
-    assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing));
-    assert_eq!(node.pod(&name).await.uid(), pod.uid());
-
-    node.report(&pod, "Running", &json!({"running": {}})).await;
-    delete_with_job(world, &name, &job, &pod).await;
+    delete(&world.api::<Bundle>(), &name).await;
+    wait_deleted::<Job>(node.jobs(), &job.name_any()).await;
+    wait_deleted::<Pod>(node.pods(), &pod.name_any()).await;
 }

@@ -82,11 +82,16 @@ fn packed(dir: &Path) -> Vec<u8> {
     output.stdout
 }
 
-// parity: rukpak-19
+// parity: rukpak-19, b19, b20
 #[tokio::test]
 async fn links_are_skipped_or_fail_bundles_and_uploads() {
     let world = running().await;
     let uploader = Reader::new(&["bundle-uploader"]).await;
+    let object = config_map("default", "nested", "b20");
+    let nested = content(&[("manifests/more/a.yaml", object)]);
+    let (name, status, _) = uploader.put(archive(&nested)).await;
+    assert_eq!(status, StatusCode::CREATED);
+    wait_message(&name, "UnpackFailed", "manifests/more").await;
     let files = FileServer::start(None, None);
     for (link, reason, start, end) in tests::rows![
         "manifests/link.yaml", "EntryRefused", REFUSED => ", not a regular file; replace the link with a copy of the file";

@@ -3,18 +3,20 @@
 use std::{sync::Mutex, time::Duration};
 
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{Pod, Service, ServiceAccount};
+use k8s_openapi::api::{
+    core::v1::{Pod, Service, ServiceAccount},
+    discovery::v1::EndpointSlice,
+};
 use kube::{
     ResourceExt as _,
-    api::ListParams,
     runtime::watcher::{self, Event},
 };
-use manifests::api::{install, labels};
+use manifests::api::labels;
 use tests::Registry;
 
 use super::{
     images::push_tide,
-    serving::{HERE, ONE, bundles, stage},
+    serving::{HERE, ONE, bundles, olms_service, stage},
     *,
 };
 use crate::cluster_operator::define;
@@ -51,10 +53,8 @@ fn serves(leader: &Leader) -> Option<String> {
 #[tokio::test]
 async fn new_olm_takes_over_all_served_catalogs() {
     let shelf = stage().await;
-    let binding = install::catalog_pods(&install::Options::default(), "catalogs");
-    apply(&shelf.cluster, &binding).await;
-    let services = shelf.api::<Service>("catalogs");
-    let pods = shelf.api::<Pod>("catalogs");
+    shelf.allow_pods().await;
+    let services = shelf.services("catalogs");
     let registry = Registry::plain();
     let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let leader = Leader::start(&shelf.cluster, HERE);
@@ -63,8 +63,7 @@ async fn new_olm_takes_over_all_served_catalogs() {
     shelf.serves("tides", &ONE).await;
     let own = json!({"image": image, "grpcPodConfig": {"memoryTarget": "1Gi"}});
     shelf.declare("catalogs", "own", own).await;
-    let params = ListParams::default().labels(labels::CATALOG_POD);
-    let our_pods = async || pods.list(&params).await.unwrap().items;
+    let our_pods = async || shelf.own::<Pod>(labels::CATALOG_POD).await;
     until("a pod", our_pods, |found| found.len() == 1).await;
     shelf.declare("catalogs", "changed", plain.clone()).await;
     let changed = shelf.serves("changed", &ONE).await;
@@ -95,12 +94,7 @@ async fn new_olm_takes_over_all_served_catalogs() {
     wait_deleted(shelf.api::<ServiceAccount>("catalogs"), "own").await;
     until("no pod", our_pods, Vec::is_empty).await;
     assert_eq!(serves(&leader).as_deref(), Some("1"));
-    let theirs = json!({
-        "apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": "tides", "namespace": "catalogs", "labels": {"olm.managed": "true"}},
-        "spec": {"selector": {"olm.catalogSource": "tides"}, "ports": [{"name": "grpc", "port": 50051}]},
-    });
-    apply(&shelf.cluster, &theirs).await;
+    shelf.apply(&olms_service("tides")).await;
     let theirs = services.get("tides").await.unwrap();
     assert_ne!(theirs.uid(), service.uid());
 
@@ -122,24 +116,16 @@ async fn new_olm_takes_over_all_served_catalogs() {
     })
     .await;
     let record = record.lock().unwrap().clone();
-    let of = |name: &str| -> Vec<&str> {
-        let entries = record.iter().filter_map(|entry| entry.strip_prefix(name));
-        entries.collect()
-    };
-    assert_eq!(
-        of("tides "),
-        ["is own", "is deleted", "is foreign"],
-        "{record:?}"
-    );
-    for name in ["own ", "changed "] {
-        assert_eq!(of(name), ["is own", "is deleted"], "{record:?}");
+    for (name, changes) in tests::rows![
+        "tides " => &["is own", "is deleted", "is foreign"][..];
+        "own " => &["is own", "is deleted"];
+        "changed " => &["is own", "is deleted"];
+    ] {
+        let found = record.iter().filter_map(|entry| entry.strip_prefix(name));
+        assert_eq!(found.collect::<Vec<_>>(), changes, "{record:?}");
     }
     assert_eq!(record.len(), 7, "{record:?}");
     let after = services.get("tides").await.unwrap();
     assert_eq!(after.resource_version(), theirs.resource_version());
-    let slices = shelf.slices("catalogs");
-    let params = ListParams::default().labels(labels::CATALOG);
-    let left = slices.list(&params).await.unwrap().items;
-    assert!(left.is_empty(), "{left:?}");
-    leader.end().await;
+    assert_eq!(shelf.own::<EndpointSlice>(labels::CATALOG).await, []);
 }

@@ -9,7 +9,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Service;
-use kube::{ResourceExt as _, api::ListParams};
+use kube::ResourceExt as _;
 use manifests::api::labels;
 use tests::Registry;
 
@@ -19,6 +19,15 @@ use super::{
     images::{push_documents, push_tide},
     *,
 };
+
+/// Returns the Service that OLM creates for a catalog of the first namespace.
+pub(super) fn olms_service(catalog: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": catalog, "namespace": "catalogs", "labels": {"olm.managed": "true"}},
+        "spec": {"selector": {"olm.catalogSource": catalog}, "ports": [{"name": "grpc", "port": 50051}]},
+    })
+}
 
 // parity: serve-1, serve-2, serve-25
 #[tokio::test]
@@ -121,12 +130,7 @@ async fn changes_are_reverted(shelf: &Shelf) {
 
 async fn objects_of_others_are_not_touched(shelf: &Shelf, registry: &Registry) {
     let image = push_tide(registry, "org/catalog:v1", &["1.0.0"]);
-    let foreign = json!({
-        "apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": "mine", "namespace": "catalogs", "labels": {"olm.managed": "true"}},
-        "spec": {"selector": {"olm.catalogSource": "mine"}, "ports": [{"name": "grpc", "port": 50051}]},
-    });
-    apply(&shelf.cluster, &foreign).await;
+    shelf.apply(&olms_service("mine")).await;
     let services = shelf.services("catalogs");
     let before = services.get("mine").await.unwrap();
     let leader = Leader::start(&shelf.cluster, HERE);
@@ -148,9 +152,8 @@ async fn objects_of_others_are_not_touched(shelf: &Shelf, registry: &Registry) {
 
     // In namespaces that are not served, no Service is created.
     shelf.declare("more-catalogs", "quiet", grpc(&image)).await;
-    shelf
-        .emits_in("more-catalogs", "quiet", "CatalogRead", "read from image")
-        .await;
+    let read = ("CatalogRead", "read from image");
+    shelf.emits("more-catalogs/quiet", read.0, read.1).await;
     assert_eq!(list(&shelf.services("more-catalogs")).await, []);
 
     // Once the foreign Service is deleted, that of the catalog is created.

@@ -63,24 +63,13 @@ async fn problems_are_reported_and_others_conditions_stay(shelf: &Shelf, registr
                  Error: time: unknown unit \"mError\" in duration \"45mError.code\"";
     let invalid = json!({"reason": "InvalidIntervalError", "message": text});
     let reported = shelf.reports("mine", invalid).await;
-    let [condition] = &reported.conditions[..] else {
-        panic!("{reported:?}");
-    };
-    assert_eq!(condition.type_, "Theirs");
+    assert_eq!(reported.conditions.len(), 1, "{reported:?}");
+    assert_eq!(reported.conditions[0].type_, "Theirs");
     let polled = reported.latest_image_registry_poll.unwrap();
     assert!(polled.0.to_string().as_str() > "2026-01-02", "{polled:?}");
 
     shelf.declare("catalogs", "mine", poll("45m")).await;
     let fine = json!({"reason": null, "message": null});
     shelf.reports("mine", fine).await;
-
-    // The registry ends, and its last answer is kept.
-    let unreachable = json!({"image": "127.0.0.1:1/org/catalog:v1"});
-    shelf.declare("catalogs", "mine", unreachable).await;
-    let text = "couldn't ensure registry server - *";
-    let failed = json!({"reason": "RegistryServerError", "message": text});
-    let failed = shelf.reports("mine", failed).await;
-    assert!(failed.latest_image_registry_poll.unwrap() >= polled);
-    assert_eq!(failed.conditions.len(), 1);
     delete(&sources, "mine").await;
 }

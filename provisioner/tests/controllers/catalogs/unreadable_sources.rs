@@ -69,5 +69,4 @@ async fn unreadable_source_does_not_hide_the_others() {
         };
         until(name, text, |text| text.contains(expected)).await;
     }
-    server.stop().await;
 }

@@ -25,7 +25,7 @@ async fn cluster_operator_reports_platform_operators() {
     let platform = Platform::new().await;
     become_openshift(&platform, &["Partial 4.12.0"]).await;
     let bundles = platform.bundles("tide", &["1.0.0"]).await;
-    let server = platform.serve_mine(&package("tide", &bundles)).await;
+    let _server = platform.serve_mine(&package("tide", &bundles)).await;
     let provisioner = platform.start().await;
 
     reports_no_platform_operators(&platform).await;
@@ -69,7 +69,6 @@ async fn cluster_operator_reports_platform_operators() {
     changes_are_reverted(&platform).await;
     metrics(&provisioner).await;
     deleted_with_the_namespace(&platform).await;
-    server.stop().await;
 }
 
 /// Returns the resources and names of the related objects.

@@ -1,12 +1,13 @@
 //! Clusters without OpenShift.
 
 use manifests::api::platform_status::{NAME, PlatformStatus};
+use provisioner::cluster::versions::Versions;
 
 use super::*;
 use crate::platform::support::{package, with_maximum};
 use crate::support::{has, wait_deleted};
 
-// parity: max-11, max-olm-16, platform-3
+// parity: max-11, max-12, max-16, max-olm-16, platform-3
 #[tokio::test]
 async fn plain_kubernetes_has_an_upgrade_gate() {
     let platform = Platform::new().await;
@@ -25,7 +26,7 @@ async fn plain_kubernetes_has_an_upgrade_gate() {
     // A max OpenShift version has no effect on this cluster.
     let tide = platform.bundles("tide", &["1.0.0"]).await.remove(0);
     let bundles = [with_maximum(tide, "4.1")];
-    let server = platform.serve_mine(&package("tide", &bundles)).await;
+    let _server = platform.serve_mine(&package("tide", &bundles)).await;
     platform.declare(json!({"package": {"name": "tide"}})).await;
     platform.succeeds("tide", "").await;
     let one =
@@ -37,12 +38,15 @@ async fn plain_kubernetes_has_an_upgrade_gate() {
 
     // The cluster becomes an OpenShift cluster: only the ClusterOperator remains, and max OpenShift versions take
     // effect.
+    let versions = Versions::new(platform.world.client(), Some("4.13.0".into()));
+    assert_eq!(versions.openshift().await.unwrap(), None);
     become_openshift(&platform, &["Completed 4.12.0"]).await;
+    // A missing API is not requested each time.
+    assert_eq!(versions.openshift().await.unwrap(), None);
     let will_not = "will not run on the next OpenShift Version: tide-system/tide";
     let closed = "Upgradeable=False IncompatibleOperatorsInstalled";
     becomes(&platform, closed, will_not).await;
     wait_deleted(platform.world.api::<PlatformStatus>(), NAME).await;
     let mut lines = provisioner.lines().into_iter();
     assert_eq!(lines.find(|line| line["level"] == "ERROR"), None);
-    server.stop().await;
 }

@@ -38,7 +38,7 @@ async fn condition_variable(client: &Client) -> Option<String> {
 }
 
 /// Waits until the gate has this status and reason, and a message that starts with this text.
-async fn gate_is(platform: &Platform, status: &str, reason: &str, text: &str) {
+async fn gate_is(platform: &Platform, [status, reason, text]: [&str; 3]) {
     let is_expected = |object: &PlatformStatus| {
         let conditions = &object.status.as_ref()?.conditions;
         let gate = crate::support::condition(conditions, "Upgradeable")?;
@@ -50,16 +50,13 @@ async fn gate_is(platform: &Platform, status: &str, reason: &str, text: &str) {
     wait_for(platform.world.api(), NAME, &description, is_expected).await;
 }
 
-async fn gate_opens(platform: &Platform) {
-    gate_is(platform, "True", "AsExpected", "Ready for upgrade").await;
-}
-
-async fn gate_closes(platform: &Platform) {
-    let reason = "OperatorConditionsNotUpgradeable";
-    let message = "The following operators are not upgradeable: wave-system/wave\n- wave-system/wave: not upgradeable: \
-                 Busy: moving data";
-    gate_is(platform, "False", reason, message).await;
-}
+/// The status, reason and message of the gate.
+const OPEN: [&str; 3] = ["True", "AsExpected", "Ready for upgrade"];
+const CLOSED: [&str; 3] = [
+    "False",
+    "OperatorConditionsNotUpgradeable",
+    "The following operators are not upgradeable: wave-system/wave\n- wave-system/wave: not upgradeable: Busy: moving data",
+];
 
 /// Leaves the operator installed.
 pub(super) async fn an_operator_closes_the_gate(platform: &Platform) {
@@ -72,7 +69,7 @@ pub(super) async fn an_operator_closes_the_gate(platform: &Platform) {
     let deadline = json!({"spec": {"progressDeadlineSeconds": 1}});
     merge(&platform.instances(), "wave", &deadline).await;
     assert_eq!(condition_variable(&client).await, None);
-    gate_opens(platform).await;
+    gate_is(platform, OPEN).await;
 
     // The CRD is created after the operator; installed instances are reconciled again.
     let name = define(cluster, "operatorconditions").await;
@@ -102,22 +99,22 @@ pub(super) async fn an_operator_closes_the_gate(platform: &Platform) {
         own.replace(CONDITION, &params, &condition).await.unwrap();
     };
     say("False").await;
-    gate_closes(platform).await;
+    gate_is(platform, CLOSED).await;
     // The write does not count as drift.
     let instance = platform.instances().get("wave").await.unwrap();
     let status = instance.status.unwrap();
     assert!(has(&status.conditions, installed, "True"), "{status:?}");
     say("True").await;
-    gate_opens(platform).await;
+    gate_is(platform, OPEN).await;
     say("False").await;
-    gate_closes(platform).await;
+    gate_is(platform, CLOSED).await;
     // A cluster admin overrides the operator.
     let overridden = json!({"spec": {"overrides": [{
         "type": "Upgradeable", "status": "True", "reason": "Admin", "message": "proceed",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }]}});
     merge(&conditions, CONDITION, &overridden).await;
-    gate_opens(platform).await;
+    gate_is(platform, OPEN).await;
 
     // Deleting the CRD removes the environment variable and the role.
     let crds = platform.world.api::<CustomResourceDefinition>();

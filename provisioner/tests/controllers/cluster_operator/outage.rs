@@ -9,16 +9,11 @@ use crate::support::{Fault, Options, Relay};
 
 /// The reason that closes the gate while inputs cannot be read.
 const ERROR: &str = "ErrorCheckingOperatorCompatibility";
-const READY: &str = "Ready for upgrade";
 
 /// Returns the start options of the aggregator alone, which reaches the API server through a relay.
 pub(super) fn through(relay: &Relay) -> Options {
     let flags = vec!["--controllers=aggregator".to_owned()];
     tests::with!(Options, flags, kubeconfig: Some(relay.kubeconfig()))
-}
-
-async fn gate_opens(platform: &Platform) {
-    becomes(platform, "Upgradeable=True AsExpected", READY).await;
 }
 
 async fn gate_fails(platform: &Platform, text: &str) {

@@ -152,24 +152,22 @@ impl Site {
         change(&mut settings);
         let conversions = Arc::new(Conversions::new(settings.manifests));
         let dir = tempfile::tempdir().unwrap();
-        let budget = Budget {
-            disk: 1 << 30,
-            memory: 1 << 20,
-        };
+        let (disk, memory) = (1 << 30, 1 << 20);
+        let store = Store::open(dir.path(), Budget { disk, memory }).unwrap();
+        let (settings, store) = (Arc::new(settings), Arc::new(store));
+        let leading = LeaderFlag::default();
         let parts = Dependencies {
             client: client.clone(),
-            settings: Arc::new(settings),
-            store: Arc::new(Store::open(dir.path(), budget).unwrap()),
+            settings: Arc::clone(&settings),
+            store: Arc::clone(&store),
             versions: Arc::new(Versions::new(client.clone(), None)),
             conversions,
             refetch_context: None,
-            leading: LeaderFlag::default(),
+            leading: leading.clone(),
             now: Timestamp::now,
         };
         let (bind, tls_secret) = (([127, 0, 0, 1], 0).into(), tls_secret.map(str::to_owned));
         let options = tests::with!(Options, bind, tls_secret);
-        let (settings, store) = (Arc::clone(&parts.settings), Arc::clone(&parts.store));
-        let leading = parts.leading.clone();
         let service = Service::bind(parts, &options).await.unwrap();
         let (port, ready) = (service.address().port(), service.ready());
         let stop = CancellationToken::new();

@@ -25,7 +25,7 @@ async fn upload_of(site: &Site, bundle: &Bundle, content: &Content) -> StoreResu
     persist(site, bundle, content).await.unwrap()
 }
 
-async fn restored(site: &Site, bundle: &Bundle) -> Option<Digest> {
+pub(super) async fn restored(site: &Site, bundle: &Bundle) -> Option<Digest> {
     let upload = restore(site, bundle).await.unwrap();
     upload.map(|upload| upload.digest())
 }

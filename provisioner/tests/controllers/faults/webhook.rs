@@ -28,7 +28,7 @@ pub(crate) struct Hook {
 
 impl Hook {
     pub(crate) async fn new(world: &World, namespace: &str, say: Say) -> Self {
-        let ca = tests::Authority::default();
+        let ca = tests::TestCa::default();
         let site = Site::start(Some(&ca), move |request| {
             let answer = answer(&request, &say);
             async move { answer }

@@ -74,13 +74,12 @@ impl Observer {
         Api::namespaced(self.client(), self.namespace.name())
     }
 
-    /// Applies an object of an instance in the namespace of this test, as the provisioner does.
+    /// Applies an object of an instance as the provisioner does, in the namespace of this test if its kind has namespaces.
     pub(crate) async fn apply(&self, instance: &str, mut object: Value) -> Object {
-        object["metadata"]["namespace"] = json!(self.namespace.name());
-        self.apply_cluster_wide(instance, object).await
-    }
-
-    pub(crate) async fn apply_cluster_wide(&self, instance: &str, mut object: Value) -> Object {
+        let kind = object["kind"].as_str().unwrap();
+        if !["APIService", "CustomResourceDefinition"].contains(&kind) {
+            object["metadata"]["namespace"] = json!(self.namespace.name());
+        }
         object["metadata"]["labels"] = json!({
             "core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": instance});
         let object = manifests::object::Object::try_from(object).unwrap();

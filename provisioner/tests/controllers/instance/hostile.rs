@@ -18,25 +18,12 @@ async fn unharmed(world: &World, before: &BundleInstance, namespace: &str) {
     has_value(world, namespace, "a", "v", "1").await;
 }
 
-/// Row I4: a bundle that cannot be unpacked leaves the installed bundle unchanged.
-async fn unavailable_bundle_is_reported(world: &World, before: &BundleInstance, namespace: &str) {
-    let name = before.name_any();
-    let git = json!({"repository": "https://127.0.0.1:1/nothing.git", "ref": {"branch": "main"}});
-    let source = serde_json::from_value(json!({"type": "git", "git": git})).unwrap();
-    point_at(world, &name, &source).await;
-    let failed = wait_reason(world, &name, "HasValidBundle", "UnpackFailed").await;
-    assert_message(&failed, "HasValidBundle", &["Failed to unpack"]);
-    assert_eq!(line(&failed, "Installed"), "True InstallationSucceeded");
-    assert_eq!(bundles(world, &name).await.len(), 2);
-    support::delete(&maps(world, namespace), "a").await;
-    has_value(world, namespace, "a", "v", "1").await;
-    unharmed(world, before, namespace).await;
-}
-
-/// Objects that cannot be installed are named in a condition.
-async fn rejected_objects_are_named(world: &World, before: &BundleInstance, namespace: &str) {
+#[tokio::test]
+async fn rejected_objects_are_named_and_do_no_harm() {
     const FAILED: &str = "Installed UpgradeFailed";
-    let name = before.name_any();
+    let (world, name, space) = start("hostile").await;
+    let namespace = space.name();
+    let before = install(world, &name, &[map(namespace, "a", &[("v", "1")])]).await;
     let of = |api_version: &str, kind: &str, spec: Value| {
         let metadata = json!({"name": "o", "namespace": namespace});
         json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
@@ -61,18 +48,8 @@ async fn rejected_objects_are_named(world: &World, before: &BundleInstance, name
         let source = publish(world, &format!("{name}:{}", unique("rejected")), &objects).await;
         point_at(world, &name, &source).await;
         wait_message(world, &name, kind, &parts).await;
-        unharmed(world, before, namespace).await;
+        unharmed(world, &before, namespace).await;
     }
-}
-
-// parity: i4
-#[tokio::test]
-async fn i4_rejected_templates_leave_the_installation_unharmed() {
-    let (world, name, space) = start("hostile").await;
-    let objects = [map(space.name(), "a", &[("v", "1")])];
-    let before = install(world, &name, &objects).await;
-    unavailable_bundle_is_reported(world, &before, space.name()).await;
-    rejected_objects_are_named(world, &before, space.name()).await;
     delete(world, &name).await;
 }
 
@@ -126,12 +103,13 @@ async fn last_of_rapidly_changing_templates_is_installed() {
     delete(world, &name).await;
 }
 
-// parity: rukpak-25
+// parity: i4, rukpak-25
 #[tokio::test]
-async fn failing_templates_keep_the_installed_bundle_and_few_others() {
+async fn i4_failing_templates_keep_the_installed_and_few_bundles() {
     let (world, name, space) = start("reverted").await;
-    let source = declare(world, &name, &[map(space.name(), "a", &[])]).await;
-    world.wait_instance(&name, "Healthy", "True").await;
+    let objects = [map(space.name(), "a", &[("v", "1")])];
+    let source = declare(world, &name, &objects).await;
+    let installed = world.wait_instance(&name, "Healthy", "True").await;
     let before = bundles(world, &name).await.remove(0);
     for n in 0..7 {
         // This image can never be pulled.
@@ -139,13 +117,16 @@ async fn failing_templates_keep_the_installed_bundle_and_few_others() {
         let image = image(&world.registry.image(&format!("{absent}:v1")));
         point_at(world, &name, &image).await;
         let live = wait_message(world, &name, "HasValidBundle UnpackFailed", &[&absent]).await;
-        let installed = live.status.unwrap().installed_bundle_name;
-        assert_eq!(installed, Some(before.name_any()));
+        assert_message(&live, "HasValidBundle", &["Failed to unpack"]);
+        assert_eq!(line(&live, "Installed"), "True InstallationSucceeded");
         // The installed and the desired Bundle, and two others.
         let all = bundles(world, &name).await;
         assert!(all.len() <= 4, "{} Bundles", all.len());
         assert!(all.iter().any(|bundle| bundle.uid() == before.uid()));
     }
+    support::delete(&maps(world, space.name()), "a").await;
+    has_value(world, space.name(), "a", "v", "1").await;
+    unharmed(world, &installed, space.name()).await;
     point_at(world, &name, &source).await;
     world.wait_instance(&name, "HasValidBundle", "True").await;
     bundles_become(world, &name, "the first alone", |left| {

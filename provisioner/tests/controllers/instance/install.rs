@@ -63,10 +63,10 @@ async fn i1_i5_g3_plain_bundles_are_installed_and_followed() {
     let space = world.cluster.temp_namespace("i1").await.unwrap();
     // Names of roles may contain characters that a URL has to encode.
     let role = format!("{} all? #powerful", unique("strange"));
-    let greeting = |text: &str| map(space.name(), "greeting", &[("text", text)]);
+    let greeting = |data: &[(&str, &str)]| map(space.name(), "greeting", data);
     let braces = "hello {{ .Values.absent }}";
     let old = [
-        greeting(braces),
+        greeting(&[("text", braces), ("more", "removed later")]),
         map(space.name(), "leaves", &[]),
         cluster_role(&role),
     ];
@@ -86,15 +86,20 @@ async fn i1_i5_g3_plain_bundles_are_installed_and_followed() {
     changed_template_replaces_the_bundle(world, &name, &bundle).await;
     deleted_bundle_is_recreated(world, &name).await;
 
-    // An upgrade changes, adds and removes objects.
+    // An upgrade changes, adds and removes objects, and keeps the fields of other clients.
     let api = maps(world, space.name());
+    patch_as_other(&api, "greeting", json!({"data": {"theirs": "kept"}})).await;
     let uid = api.get("greeting").await.unwrap().uid();
-    let new = [greeting("bye"), map(space.name(), "comes", &[])];
+    let new = [
+        greeting(&[("text", "bye")]),
+        map(space.name(), "comes", &[]),
+    ];
     upgrade(world, &name, "v2", &new).await;
     support::wait_deleted(api.clone(), "leaves").await;
     let greeting = api.get("greeting").await.unwrap();
     assert_eq!(greeting.uid(), uid);
-    assert_eq!(greeting.data.unwrap()["text"], "bye");
+    let expected = json!({"text": "bye", "theirs": "kept"});
+    assert_eq!(json!(greeting.data), expected);
     api.get("comes").await.unwrap();
     support::until("the role is deleted", has_role, |has_role| !*has_role).await;
 

@@ -37,7 +37,7 @@ async fn orphaned_map_is_adopted(world: &World, name: &str, source: BundleSource
     assert_eq!(api.get("a").await.unwrap().uid(), before);
 }
 
-// parity: i9, platform-19, openshift-10, g4, rukpak-32, rukpak-40, rukpak-41
+// parity: rukpak-9, i9, platform-19, openshift-10, g4, rukpak-32, rukpak-40, rukpak-41
 #[tokio::test]
 async fn uninstall_in_both_modes_keeps_only_namespaces() {
     let world = running().await;

@@ -19,7 +19,7 @@ async fn is_retried(line: &Line, times: u64) {
 async fn slow_apiserver_only_delays_the_day_0_installation() {
     let platform = Platform::new().await;
     let bundles = platform.bundles("tide", &["1.0.0"]).await;
-    let server = platform.serve_mine(&package("tide", &bundles)).await;
+    let _server = platform.serve_mine(&package("tide", &bundles)).await;
     platform.declare(json!({"package": {"name": "tide"}})).await;
 
     // Connections end while no server listens behind the line.
@@ -46,5 +46,4 @@ async fn slow_apiserver_only_delays_the_day_0_installation() {
     platform.succeeds("tide", "Successfully applied").await;
     assert!(!provisioner.has_ended(), "{}", provisioner.log());
     assert_eq!(provisioner.pid().await, pid);
-    server.stop().await;
 }

@@ -85,43 +85,32 @@ async fn unavailable_catalog_causes_no_worse_choice() {
     // A new operator does not wait for the unavailable catalog, which was never read for its package.
     let wave = platform.bundles("wave", &["1.0.0"]).await;
     let all: [(&str, &[Value]); 3] = [both[0], both[1], ("wave", &wave)];
-    let lesser = lesser.replaced(&packages(&all)).await;
+    let _lesser = lesser.replaced(&packages(&all)).await;
     platform.declare(json!({"package": {"name": "wave"}})).await;
     platform.has("wave", "1.0.0").await;
 
     // The catalog is available again with a newer version, and then without the package.
     let better = Server::with_documents(Some(address), &package("tide", &tide)).await;
     platform.has("tide", "1.0.2").await;
-    let better = better.replaced(&package("surf", &surf)).await;
+    let _better = better.replaced(&package("surf", &surf)).await;
     let lost =
         "the source of the installed bundle, no longer exists or no longer contains the package";
     platform.succeeds("tide", lost).await;
     are_available(&platform, "").await;
     assert_eq!(platform.choices("tide").await, ["1.0.0", "1.0.1", "1.0.2"]);
+}
 
-    // Only the pinned catalog is considered.
-    let named = json!({"package": {"name": "tide"}, "catalog": {"name": "missing"}});
-    platform.declare(named).await;
-    let none = ("False", "NoCatalogs", "correct spec.catalog");
+/// Waits until `tide` reports its catalogs with this status, reason and part of the message.
+async fn reports(platform: &Platform, expected: (&str, &str, &str)) {
     platform
-        .wait_condition("tide", CATALOG_AVAILABLE, none)
+        .wait_condition("tide", CATALOG_AVAILABLE, expected)
         .await;
-    platform.succeeds("tide", "Successfully applied").await;
-    for server in [lesser, better] {
-        server.stop().await;
-    }
 }
 
 async fn is_unavailable(platform: &Platform, part: &str) {
-    let expected = ("False", "CatalogUnavailable", part);
-    platform
-        .wait_condition("tide", CATALOG_AVAILABLE, expected)
-        .await;
+    reports(platform, ("False", "CatalogUnavailable", part)).await;
 }
 
 async fn are_available(platform: &Platform, part: &str) {
-    let expected = ("True", "CatalogsAvailable", part);
-    platform
-        .wait_condition("tide", CATALOG_AVAILABLE, expected)
-        .await;
+    reports(platform, ("True", "CatalogsAvailable", part)).await;
 }

@@ -134,7 +134,6 @@ async fn choice_is_recorded_and_deleted_instance_is_recreated() {
     scene.is_recreated(&before).await;
     let annotation = scene.annotation().await.unwrap();
     assert!(annotation.contains("tide.v1.0.0"), "{annotation}");
-    scene.server.stop().await;
 }
 
 #[tokio::test]
@@ -174,5 +173,4 @@ async fn annotation_records_the_choice_for_the_openshift_crd() {
     // Without the annotation, a bundle is chosen again.
     scene.forge(Value::Null).await;
     scene.platform.has("tide", "1.1.0").await;
-    scene.server.stop().await;
 }

@@ -3,21 +3,14 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{Api, ResourceExt as _};
-use manifests::api::{labels, platform_operator::condition::UPGRADEABLE};
+use manifests::api::platform_operator::condition::UPGRADEABLE;
 use serde_json::{Value, json};
 
 use super::support::{Platform, bundle, optional_crd, packages, with_maximum};
 use crate::catalogs::external_servers::Server;
 use crate::cluster_operator::{history, version};
 use crate::openshift::{CLUSTER_VERSION, PLATFORM_OPERATOR, crd};
-use crate::support::{delete, eventually, merge, operator, wait_for};
-
-async fn has_approved_minors(platform: &Platform, name: &str, expected: &str) {
-    wait_for(platform.operators(), name, expected, |operator| {
-        (operator.annotations().get(labels::APPROVED_MINORS)? == expected).then_some(())
-    })
-    .await;
-}
+use crate::support::{delete, eventually, merge, wait_for};
 
 /// An OpenShift without a release yet, and a catalog.
 struct Sea {
@@ -44,10 +37,9 @@ async fn packages_follow_the_cluster_with_the_openshift_crd() {
     sea = sea.restart_catalog(5).await;
     let _provisioner = sea.platform.start().await;
     sea.platform.has("tide", "1.3.0").await;
-    has_approved_minors(&sea.platform, "tide", "4.14 1.3").await;
+    sea.platform.has_minors("tide", "4.14 1.3").await;
     sea.surf_is_kept().await;
     sea.becomes_idle().await;
-    sea.server.stop().await;
 }
 
 // === impl Sea ===
@@ -62,23 +54,19 @@ impl Sea {
         platform.world.apply(&version()).await;
         let tide = ["1.0.0", "1.0.1", "1.1.0", "1.2.0"];
         let tide = platform.bundles("tide", &tide).await;
-        // The newest version does not support this cluster. The supported one blocks the upgrade to the next release.
-        let mut surf = platform.bundles("surf", &["1.1.0"]).await;
-        // The installed bundle declares the maximum itself, too.
-        let properties =
-            json!({"properties": [{"type": "olm.maxOpenShiftVersion", "value": "4.12"}]});
-        let content = operator("surf", "1.0.0", &[("metadata/properties.yaml", properties)]);
-        let first = platform.push("surf:v1.0.0", &content).await;
-        surf.insert(0, with_maximum(bundle("surf", "1.0.0", &first), "4.12"));
-        surf[1] = with_maximum(surf[1].clone(), "4.11");
-        let mut moon = platform.bundles("moon", &["1.0.0"]).await;
-        moon[0] = with_maximum(moon[0].clone(), "4.11");
+        // The newest version does not support this cluster. The supported one blocks the upgrade to the next release, and
+        // declares the maximum itself, too.
+        let first = platform.push_limited("surf", "4.12").await;
+        let first = with_maximum(bundle("surf", "1.0.0", &first), "4.12");
+        let newest = platform.bundles("surf", &["1.1.0"]).await.remove(0);
+        let surf = vec![first, with_maximum(newest, "4.11")];
+        let moon = platform.bundles("moon", &["1.0.0"]).await.remove(0);
+        let moon = vec![with_maximum(moon, "4.11")];
         let all = vec![("tide", tide), ("surf", surf), ("moon", moon)];
         let server = platform.serve_mine(&begin(&all, 1)).await;
         for package in ["tide", "surf", "moon"] {
-            platform
-                .declare(json!({"package": {"name": package}}))
-                .await;
+            let spec = json!({"package": {"name": package}});
+            platform.declare(spec).await;
         }
         // The pattern of the CRD has no anchors and accepts this name.
         let odd = json!({"package": {"name": "Foo_Bar!"}});
@@ -118,7 +106,7 @@ impl Sea {
         }
         let closed = ("False", "IncompatibleOperatorsInstalled", BLOCKS);
         platform.wait_condition("surf", UPGRADEABLE, closed).await;
-        has_approved_minors(platform, "tide", "4.12 1.0").await;
+        platform.has_minors("tide", "4.12 1.0").await;
         self.becomes_idle().await;
     }
 
@@ -143,16 +131,14 @@ impl Sea {
         let platform = &self.platform;
         platform.has("tide", "1.0.1").await;
         self.history(&["Partial 4.13.0", "Completed 4.12.0"]).await;
-        self.history(&["Completed 4.12.9", "Completed 4.12.0"])
-            .await;
+        self.history(&["Completed 4.12.9"]).await;
         self.becomes_idle().await;
         assert_eq!(platform.choices("tide").await, ["1.0.0", "1.0.1"]);
-        self.history(&["Completed 4.13.0", "Completed 4.12.9"])
-            .await;
+        self.history(&["Completed 4.13.0"]).await;
         platform.has("tide", "1.2.0").await;
         let all = ["1.0.0", "1.0.1", "1.1.0", "1.2.0"];
         assert_eq!(platform.choices("tide").await, all);
-        has_approved_minors(platform, "tide", "4.13 1.2").await;
+        platform.has_minors("tide", "4.13 1.2").await;
         // The installed bundle is kept although the cluster exceeds its max OpenShift version.
         platform.succeeds("surf", "Successfully applied").await;
         self.surf_is_repaired().await;

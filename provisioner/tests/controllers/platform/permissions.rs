@@ -5,6 +5,7 @@ use manifests::api::install;
 use serde_json::json;
 
 use super::support::{Platform, package};
+use crate::catalogs::images::pull_secret;
 use crate::support::{Options, install_rights, own_kubeconfig, wait_for};
 
 // parity: openshift-27
@@ -16,11 +17,7 @@ async fn install_file_permissions_suffice_for_platform_operators() {
     // An admin with catalogs in another namespace allows the provisioner to read secrets there.
     let secrets = install::catalog_secrets(&install::Options::default(), "catalogs");
     platform.world.apply(&secrets).await;
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"name": "pull", "namespace": "catalogs"},
-        "stringData": {".dockerconfigjson": "{\"auths\":{}}"},
-    });
+    let secret = pull_secret("catalogs", "pull", r#"{"auths":{}}"#);
     platform.world.apply(&secret).await;
     let image = platform.world.registry.image("none:v1");
     let spec = json!({"image": image, "secrets": ["pull"]});
@@ -28,16 +25,13 @@ async fn install_file_permissions_suffice_for_platform_operators() {
 
     let bundles = platform.bundles("tide", &["1.0.0"]).await;
     platform.declare(json!({"package": {"name": "tide"}})).await;
-    let server = platform.serve_mine(&package("tide", &bundles)).await;
+    let _server = platform.serve_mine(&package("tide", &bundles)).await;
     let kubeconfig = Some(own_kubeconfig(cluster).await);
     let options = tests::with!(Options, kubeconfig);
     let provisioner = platform.start_with(options).await;
     // The installation needs more permissions: an account, or the second binding.
-    let lacks = ["lacks permissions"];
-    platform
-        .world
-        .wait_message("tide", "Installed", &lacks)
-        .await;
+    let (world, lacks) = (&platform.world, ["lacks permissions"]);
+    world.wait_message("tide", "Installed", &lacks).await;
     wait_for(platform.operators(), "tide", "chosen", |tide| {
         let chosen = tide.status.as_ref()?.chosen_bundle.as_ref()?;
         (chosen.name == "tide.v1.0.0").then_some(())
@@ -50,5 +44,4 @@ async fn install_file_permissions_suffice_for_platform_operators() {
     for line in provisioner.lines() {
         assert!(!line.to_string().contains("orbidden"), "{line}");
     }
-    server.stop().await;
 }

@@ -110,6 +110,14 @@ impl Platform {
         format!("{image}@{}", BundleImage::new(content).unwrap().digest())
     }
 
+    /// Publishes version 1.0.0 of an operator whose bundle declares this max OpenShift version, and returns the image.
+    pub(crate) async fn push_limited(&self, name: &str, newest: &str) -> String {
+        let properties =
+            json!({"properties": [{"type": "olm.maxOpenShiftVersion", "value": newest}]});
+        let content = operator(name, "1.0.0", &[("metadata/properties.yaml", properties)]);
+        self.push(&format!("{name}:v1.0.0"), &content).await
+    }
+
     /// Applies a PlatformOperator with the name of its package.
     pub(crate) async fn declare(&self, spec: Value) {
         let name = spec["package"]["name"].as_str().unwrap().to_owned();
@@ -169,6 +177,14 @@ impl Platform {
             let status = instance.status.as_ref()?;
             let is_there = has(&status.conditions, INSTALLED, "True");
             (is_there && status.facts.version.as_deref() == Some(version)).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until an operator has recorded these minor versions of the cluster and of its package.
+    pub(crate) async fn has_minors(&self, name: &str, expected: &str) {
+        wait_for(self.operators(), name, expected, |operator| {
+            (operator.approved_minors()?.to_string() == expected).then_some(())
         })
         .await;
     }

@@ -3,7 +3,7 @@
 use manifests::api::bundle::{Bundle, Phase};
 
 use super::*;
-use crate::faults::support::{empty, stage};
+use crate::faults::support::empty;
 use crate::support::{
     Fault, Options, Provisioner, Relay, bind, define, list, operator_conditions, service_account,
 };
@@ -98,29 +98,6 @@ async fn lost_content_changes_no_condition_and_stops_no_repair() {
     assert_eq!(text.as_deref(), Some("1"), "not repaired");
     plain.uninstall().await;
     operator.uninstall().await;
-}
-
-// A change of the cluster or of the provisioner that renders the bundle again never blocks repair, also where the new
-// revision is rejected.
-#[tokio::test]
-async fn rejected_platform_change_stops_no_repair() {
-    let stage = stage(Options::default()).await;
-    let fixture = Fixture::new(&stage.world, "platform").await;
-    let map = ("manifests/map.yaml", fixture.map("kept", "1"));
-    let declared = fixture.declare_operator(&[map]).await;
-    stage.world.create(&declared).await;
-    fixture.wait("Installed", "True").await;
-
-    let deployments: Api<Deployment> = fixture.api();
-    let deployment = format!("{}-operator", fixture.name);
-    let policy = Policy::new(&fixture, "false", &deployments, &deployment).await;
-    define(stage.cluster, &operator_conditions()).await;
-    fixture.reports(DENIED).await;
-
-    fixture.alter("kept").await;
-    fixture.has_text(REPAIR_TIMEOUT, "kept", "1").await;
-    policy.remove().await;
-    fixture.uninstall().await;
 }
 
 // A revision is repaired with its own ServiceAccount, also after the spec names another one that is rejected.

@@ -55,30 +55,6 @@ async fn earlier_failure_causes_no_rollback() {
     fixture.uninstall().await;
 }
 
-// A slow rollout is rolled back only if the spec sets a progress deadline.
-#[tokio::test]
-async fn slow_rollout_is_rolled_back_after_an_explicit_deadline() {
-    let fixture = Fixture::new(running().await, "slow").await;
-    let objects = |size: u8| [fixture.widget_crd(), fixture.widget("operand", size)];
-    let mut declared = fixture.declare(&objects(1)).await;
-    declared.spec.rollback = Rollback::OnFailure;
-    declared.spec.progress_deadline_seconds = Some(3);
-    fixture.create(declared).await;
-    fixture.observe_generation("operand", 1).await;
-    // The operator never observes the second generation.
-    fixture.upgrade("v2", &objects(2)).await;
-    fixture.has_generation("operand", 2).await;
-    fixture.has_reason("Installed", "RolledBack").await;
-    fixture.has_generation("operand", 3).await;
-    let (_, message) = fixture.condition("Installed").await;
-    for part in ["(spec.progressDeadlineSeconds) has passed", "operand"] {
-        assert_has(&message, part);
-    }
-    fixture.observe_generation("operand", 3).await;
-    fixture.has_reason("Stalled", "RolledBack").await;
-    fixture.uninstall().await;
-}
-
 // Each live revision lists the uses of APIs that later versions of Kubernetes remove. The record completes a missing list.
 // parity: max-21
 #[tokio::test]

@@ -1,42 +1,9 @@
-//! Upgrades between revisions: the old one is complete until the new one is healthy.
+//! Objects that an upgrade removes. The test of `bundle_instance::model` covers that the old revision is complete until the
+//! new one is active.
 
 use super::*;
 use crate::faults::support::stage;
 use crate::support::Options;
-
-// An object that left the bundle is pruned once the new revision is active, and not before.
-#[tokio::test]
-async fn removed_object_exists_until_the_upgrade_is_healthy() {
-    let fixture = Fixture::new(running().await, "removed").await;
-    let objects = |version: &str, size: u8| {
-        vec![
-            fixture.widget_crd(),
-            fixture.widget("operand", size),
-            fixture.map("kept", version),
-        ]
-    };
-    let mut first = objects("1", 1);
-    first.push(fixture.map("removed", "1"));
-    fixture.install(&first).await;
-    fixture.observe_generation("operand", 1).await;
-    let uid = fixture.maps().get("removed").await.unwrap().uid();
-
-    // The operator has not observed the new generation yet.
-    fixture.upgrade("v2", &objects("2", 2)).await;
-    fixture.has_text(ROLLOUT_TIMEOUT, "kept", "2").await;
-    fixture.has_generation("operand", 2).await;
-    observe(OBSERVATION, async || {
-        let found = fixture.maps().get("removed").await.unwrap();
-        assert_eq!(found.uid(), uid);
-        assert_eq!(found.metadata.deletion_timestamp, None);
-    })
-    .await;
-
-    fixture.observe_generation("operand", 2).await;
-    let text = async || fixture.text("removed").await;
-    becomes("deletion of ConfigMap removed", text, Option::is_none).await;
-    fixture.uninstall().await;
-}
 
 // An object that left the bundle and waits for a finalizer is watched: the other objects are not applied again, and
 // Progressing does not change in the meantime.

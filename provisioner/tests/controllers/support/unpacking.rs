@@ -47,7 +47,7 @@ pub(crate) async fn wait_message(
 }
 
 /// Returns the access to a registry with this CA, with a Docker login if one is given.
-pub(crate) fn trusting(ca: &tests::Authority, login: Option<&str>) -> Access {
+pub(crate) fn trusting(ca: &tests::TestCa, login: Option<&str>) -> Access {
     let credentials = login.map(|text| Credentials::from_docker_config(text.as_bytes()).unwrap());
     let trust = tests::with!(Trust, roots: ca.pem());
     tests::with!(Access, registries: credentials.unwrap_or_default(), trust)

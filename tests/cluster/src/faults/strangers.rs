@@ -51,8 +51,6 @@ pub(super) fn find(dir: &Path) -> Option<Stranger> {
     })
 }
 
-// === impl Stranger ===
-
 impl Stranger {
     /// Stops the server, starts another program with the same arguments, and waits until that program is ready.
     pub(super) async fn exchange(self, program: &Path, client: &Client) -> Result<()> {
@@ -87,7 +85,6 @@ impl Stranger {
         self.until("the API server's readiness", readyz).await
     }
 
-    /// The address that the server listens on.
     fn address(&self) -> Option<SocketAddr> {
         let flag = |name: &str| {
             let mut args = self.args.iter().filter_map(|arg| arg.to_str());
@@ -110,10 +107,9 @@ impl Stranger {
             answer.unwrap_or_else(|elapsed| Err(elapsed.to_string()))
         };
         let result = wait::eventually(TIMEOUT, is_ready).await;
-        result.map_err(|reason| Error::Timeout {
-            what: expectation.to_owned(),
-            after: TIMEOUT,
-            detail: format!(" ({reason}; its log is in {})", self.dir.display()),
+        result.map_err(|reason| {
+            let detail = format!(" ({reason}; its log is in {})", self.dir.display());
+            Error::timeout(expectation, TIMEOUT, detail)
         })
     }
 }

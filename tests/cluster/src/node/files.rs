@@ -11,7 +11,6 @@ use crate::control_plane::KUBECONFIG;
 use crate::sandbox;
 use crate::{Error, Result, pki};
 
-/// The paths of the files.
 pub(super) struct Files {
     pub(super) containerd: PathBuf,
     pub(super) corefile: PathBuf,
@@ -126,40 +125,27 @@ fn corefile(dir: &Path) -> String {
 fn kubelet(dir: &Path, machine: &Path) -> Value {
     let file = |name: &str| dir.join(name).display().to_string();
     json!({
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "kind": "KubeletConfiguration",
+        "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
         "address": ADDRESS,
         "authentication": {"anonymous": {"enabled": false}, "x509": {"clientCAFile": file(pki::CA)}},
         "authorization": {"mode": "AlwaysAllow"},
-        "cgroupDriver": "cgroupfs",
-        "cgroupRoot": sandbox::group(machine),
-        "clusterDNS": [ADDRESS],
-        "clusterDomain": "cluster.local",
+        "cgroupDriver": "cgroupfs", "cgroupRoot": sandbox::group(machine),
+        "clusterDNS": [ADDRESS], "clusterDomain": "cluster.local",
         "containerRuntimeEndpoint": format!("unix://{}", machine.join("containerd.sock").display()),
         "enforceNodeAllocatable": [],
         "evictionHard": {"memory.available": "64Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
-        "failCgroupV1": false,
-        "failSwapOn": false,
-        "imageMaximumGCAge": "0s",
-        "nodeStatusUpdateFrequency": "5s",
-        "podLogsDir": file("pods"),
-        "registerNode": true,
-        "resolvConf": "",
-        "syncFrequency": "10s",
-        "volumePluginDir": file("plugins"),
+        "failCgroupV1": false, "failSwapOn": false, "imageMaximumGCAge": "0s",
+        "nodeStatusUpdateFrequency": "5s", "syncFrequency": "10s", "registerNode": true, "resolvConf": "",
+        "podLogsDir": file("pods"), "volumePluginDir": file("plugins"),
     })
 }
 
 fn proxy(dir: &Path) -> Value {
     json!({
-        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
-        "kind": "KubeProxyConfiguration",
-        "bindAddress": ADDRESS,
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
         "clientConnection": {"kubeconfig": dir.join(KUBECONFIG)},
-        "clusterCIDR": sandbox::PODS,
-        "conntrack": {"maxPerCore": 0, "min": 0},
-        "healthzBindAddress": format!("{ADDRESS}:{PROXY_HEALTH_PORT}"),
-        "hostnameOverride": NAME,
+        "bindAddress": ADDRESS, "healthzBindAddress": format!("{ADDRESS}:{PROXY_HEALTH_PORT}"),
+        "clusterCIDR": sandbox::PODS, "hostnameOverride": NAME, "conntrack": {"maxPerCore": 0, "min": 0},
         // Responses between pods return through the machine, not directly over the bridge.
         "iptables": {"masqueradeAll": true, "minSyncPeriod": "100ms"},
         "mode": "iptables",
@@ -168,8 +154,7 @@ fn proxy(dir: &Path) -> Value {
 
 fn registry(dir: &Path) -> Value {
     json!({
-        "version": "0.1",
-        "log": {"level": "info", "accesslog": {"disabled": true}},
+        "version": "0.1", "log": {"level": "info", "accesslog": {"disabled": true}},
         "storage": {"filesystem": {"rootdirectory": dir.join("registry")}, "delete": {"enabled": true}},
         "http": {"addr": REGISTRY, "secret": "tests"},
     })

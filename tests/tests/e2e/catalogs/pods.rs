@@ -38,7 +38,6 @@ impl World {
         .await
     }
 
-    /// Waits until a catalog has no pods.
     pub(crate) async fn without_pods(&self, namespace: &str, catalog: &str) {
         let expectation = format!("{catalog} without pods");
         eventually(&expectation, LONG_TIMEOUT, async || {
@@ -138,21 +137,11 @@ async fn catalog_pod_in_other_namespace_extracts_and_is_removed() {
         },
     });
     world.apply(source(MARKETPLACE, "drawer", &spec)).await;
-    let first = world.serving_pod(MARKETPLACE, "drawer", None).await;
+    let pod = world.serving_pod(MARKETPLACE, "drawer", None).await;
     world.lists(MARKETPLACE, "drawer", &["drawer.v2.0.0"]).await;
-    let user = first.spec.as_ref().unwrap().security_context.clone();
+    let user = pod.spec.unwrap().security_context;
     // The cluster has the objects of an OpenShift, which chooses the user itself.
     assert_eq!(user.unwrap().run_as_user, None);
-
-    let legacy =
-        json!({"catalogImageSource": {"podSpecOverrides": {"securityContextConfig": "legacy"}}});
-    world.patch_source(MARKETPLACE, "drawer", legacy).await;
-    let uid = first.uid();
-    let second = world.serving_pod(MARKETPLACE, "drawer", uid.as_deref());
-    let second = second.await;
-    let security = second.spec.as_ref().unwrap().security_context.clone();
-    assert_eq!(security.unwrap_or_default(), <_>::default());
-    world.lists(MARKETPLACE, "drawer", &["drawer.v2.0.0"]).await;
 
     world.remove_source(MARKETPLACE, "drawer").await;
     world.without_pods(MARKETPLACE, "drawer").await;

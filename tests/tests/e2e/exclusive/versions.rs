@@ -19,7 +19,6 @@ use crate::e2e::{
 const WEBHOOK: &str = "rukpak-catalogsource-conversion";
 const LABELS: &str = "app.kubernetes.io/component=rukpak-catalogsource-conversion";
 
-/// CatalogSources in version v1.
 fn v1_sources(world: &World) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("operators.coreos.com", "v1", "CatalogSource");
     Api::namespaced_with(world.client(), SYSTEM, &ApiResource::from_gvk(&kind))

@@ -51,12 +51,10 @@ pub(crate) fn rukpak(world: &World, namespace: &str, args: &[&str]) -> Run {
     command.output().unwrap().into()
 }
 
-/// The last output of `run bundle`.
 pub(crate) fn installed(version: &Version) -> String {
     format!("OLM has successfully installed {:?}\n", version.csv())
 }
 
-/// The last output of `run bundle-upgrade`.
 pub(crate) fn upgraded(version: &Version) -> String {
     format!("Successfully upgraded to {:?}\n", version.csv())
 }
@@ -124,7 +122,6 @@ pub(crate) fn names(world: &World, namespace: &str, kinds: &str) -> Vec<String> 
     output.lines().map(str::to_owned).collect()
 }
 
-/// The ConfigMaps with a catalog's parts.
 pub(crate) fn parts(world: &World, namespace: &str, source: &str) -> Vec<String> {
     let mut maps = names(world, namespace, "configmap");
     let start = format!("configmap/{source}-configmap-partition-");

@@ -29,8 +29,6 @@ pub(crate) fn story<const COUNT: usize>(heading: &str) -> [Command; COUNT] {
     Page::read(PAGE, "text").section(heading).map(Command)
 }
 
-// === impl Command ===
-
 impl Command {
     /// Runs the command, with flags that only the test needs, and compares the output.
     #[track_caller]

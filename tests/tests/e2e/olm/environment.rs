@@ -12,9 +12,7 @@ use super::super::environment::{define, kubectl};
 
 /// The directory with OLM's images and CRDs; tests/e2e.sh sets it.
 const BUILT: &str = "RUKPAK_E2E_OLM";
-/// The namespace of OLM.
 const NAMESPACE: &str = "olm";
-/// The service account of OLM.
 const ACCOUNT: &str = "olm-operator-serviceaccount";
 const IMAGE: &str = "quay.io/operator-framework/olm:e2e";
 pub(crate) const OPM: &str = "quay.io/operator-framework/opm:e2e";
@@ -92,7 +90,6 @@ impl World {
         .await;
     }
 
-    /// Creates a namespace without an OperatorGroup.
     pub(crate) async fn bare_namespace(&self, name: &str) {
         self.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
             .await;
@@ -131,7 +128,6 @@ impl World {
         self.wait_for(namespace, &csv, "delete");
     }
 
-    /// Waits until a version is installed.
     pub(crate) fn succeeded(&self, namespace: &str, csv: &str) {
         let csv = format!("clusterserviceversions/{csv}");
         self.wait(namespace, &csv, ".status.phase", "Succeeded");
@@ -155,7 +151,6 @@ impl World {
     }
 }
 
-/// One of OLM's controllers.
 fn controller(name: &str, command: &str) -> Value {
     let command = [&command.words()[..], &["--namespace", NAMESPACE]].concat();
     let probe = json!({"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 1});

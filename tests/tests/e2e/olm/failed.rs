@@ -13,7 +13,6 @@ use super::{
     index::Version,
 };
 
-/// The name of an admission policy and its binding.
 const POLICY: &str = "deny-version";
 
 /// OLM cannot unpack the second version, because the node cannot pull its image. The third version replaces the first.

@@ -67,7 +67,6 @@ impl Version {
         }
     }
 
-    /// The name of the ClusterServiceVersion.
     pub(crate) fn csv(&self) -> String {
         format!("{}.v{}", self.package, self.number)
     }
@@ -113,23 +112,6 @@ pub(crate) fn publish_database(tag: &str, bundles: &[&Version]) -> String {
     publish_file(tag, &file, database(bundles).path())
 }
 
-/// Publishes an SQLite database of bundles in an image that serves it with opm, as older index images do.
-pub(crate) fn publish_serving_database(tag: &str, bundles: &[&Version]) -> String {
-    let dir = database(bundles);
-    make_servable(dir.path());
-    let opm = opm_command(dir.path());
-    fs::copy(opm.get_program(), dir.path().join("usr/bin/opm")).unwrap();
-    let image = format!("{}/catalogs/{tag}", node::REGISTRY);
-    let buildah = Buildah::new();
-    let file = format!(
-        "FROM {}\nLABEL {DATABASE}\nCOPY . /\nWORKDIR /tmp\n\
-         ENTRYPOINT [\"opm\", \"registry\", \"serve\", \"--database\", \"/index.db\"]\n",
-        buildah.base(),
-    );
-    buildah.publish(&file, dir.path(), &image, &[]);
-    image
-}
-
 /// Publishes tools of this machine as an image.
 pub(crate) fn publish_tools(name: &str, tools: &[&str]) {
     let (buildah, to) = (
@@ -139,7 +121,6 @@ pub(crate) fn publish_tools(name: &str, tools: &[&str]) {
     buildah.push(&buildah.base_of(tools), &to, &["--tls-verify=false"]);
 }
 
-/// Writes an SQLite database of bundles into a directory.
 fn database(bundles: &[&Version]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let work = tempfile::tempdir().unwrap();

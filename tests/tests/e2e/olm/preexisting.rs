@@ -1,39 +1,12 @@
-//! Operators that were installed without the command, and histories that the command did not write.
+//! Histories that the command did not write.
 
 use serde_json::{Value, json};
 
 use super::{
-    command::{annotation, fails, install, names, rukpak, source, subscribe, upgrade},
+    command::{annotation, fails, install, names, rukpak, upgrade},
     environment::{World, world},
-    index::{self, Version},
+    index::Version,
 };
-
-/// Story 2, with a database that opm serves, and a Subscription that names no channel: v1 was installed by hand, then v2 and v3
-/// are run.
-// parity: run-4, sdk-12
-#[tokio::test]
-async fn story_2_traditional_install_from_database_is_upgraded() {
-    let world = world().await;
-    let space = "run-traditional-database";
-    world.namespace(space).await;
-    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|number| Version::publish("periwinkle", number));
-    let other = Version::publish("abalone", "1.0.0");
-    let image = index::publish_serving_database("serving-database:v1", &[&other, &versions[0]]);
-    source(world, space, "snails", &image).await;
-    let no_channel = json!({"channel": null});
-    subscribe(world, space, &versions[0], "snails", no_channel).await;
-    world.succeeded(space, &versions[0].csv());
-
-    for version in &versions[1..] {
-        upgrade(world, space, version, &[]);
-        assert_eq!(annotation(world, space, "snails", "index-image"), image);
-    }
-    let injected = annotation(world, space, "snails", "injected-bundles");
-    let injected: Vec<Value> = serde_json::from_str(&injected).unwrap();
-    assert_eq!(injected.len(), 2, "{injected:?}");
-    subscribe(world, space, &other, "snails", json!({})).await;
-    world.succeeded(space, &other.csv());
-}
 
 /// Malformed and wrong annotations are reported with a remedy, and nothing is changed. The remedy lets the upgrade continue.
 // parity: run-16, sdk-13

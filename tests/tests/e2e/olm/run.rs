@@ -92,8 +92,9 @@ async fn story_1_bundle_is_run_and_upgraded_in_a_database_index() {
     world.succeeded(space, &other.csv());
 }
 
-/// Story 2: v1 was installed by hand from an image that also has v2, which was never approved; then v3 and v4 are run.
-// parity: run-4, run-16, run-19, sdk-7
+/// Story 2: v1 was installed by hand from an image that also has v2, which was never approved; then v3 and v4 are run. The
+/// Subscription names no channel.
+// parity: run-4, run-16, run-19, sdk-7, sdk-12
 #[tokio::test]
 async fn story_2_traditional_install_is_upgraded() {
     let world = world().await;
@@ -104,7 +105,8 @@ async fn story_2_traditional_install_is_upgraded() {
     let other = Version::publish("whelk", "1.0.0");
     let image = index::publish_serving("serving:v1", &[&other, &versions[0], &versions[1]]);
     source(world, space, "limpets", &image).await;
-    let by_hand = json!({"startingCSV": versions[0].csv(), "installPlanApproval": "Manual"});
+    let by_hand =
+        json!({"channel": null, "startingCSV": versions[0].csv(), "installPlanApproval": "Manual"});
     subscribe(world, space, &versions[0], "limpets", by_hand).await;
     approve(world, space, "limpet");
     world.succeeded(space, &versions[0].csv());

@@ -31,7 +31,6 @@ const NAME: &str = "follow";
 const ROUNDS: u32 = 10;
 
 impl World {
-    /// Waits until the CatalogSource is as expected.
     async fn becomes(
         &self,
         expectation: &str,

@@ -17,16 +17,11 @@ use crate::upgrade::define_olm;
 pub(super) const SPACE: &str = "tides";
 /// A user with all permissions on the kinds of OLM in that namespace, and no others.
 pub(super) const TENANT: &str = "ann";
+/// A user with the permissions that OLM grants to namespace admins, who may not delete OperatorGroups.
+pub(super) const NAMESPACE_ADMIN: &str = "bob";
 /// The kinds of the objects that the command and OLM create for a package.
-const KINDS: [&str; 5] = [
-    "Subscription",
-    "ClusterServiceVersion",
-    "CatalogSource",
-    "OperatorGroup",
-    "InstallPlan",
-];
+const KINDS: &str = "Subscription ClusterServiceVersion CatalogSource OperatorGroup InstallPlan";
 
-/// A cluster with the CRDs of OLM.
 pub(super) struct Scene {
     pub(super) cluster: Lease,
 }
@@ -34,26 +29,29 @@ pub(super) struct Scene {
 impl Scene {
     pub(super) async fn new() -> Self {
         let cluster = bare().await;
-        let kinds = [
-            "catalogsources",
-            "clusterserviceversions",
-            "installplans",
-            "operatorgroups",
-            "subscriptions",
-        ];
-        define_olm(&cluster, &kinds).await;
-        let rules =
-            json!([{"apiGroups": ["operators.coreos.com"], "resources": ["*"], "verbs": ["*"]}]);
-        let objects = [
+        let kinds =
+            "catalogsources clusterserviceversions installplans operatorgroups subscriptions";
+        define_olm(&cluster, kinds).await;
+        let mut objects = vec![
             namespace(SPACE),
             namespace("elsewhere"),
             json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": SPACE}}),
-            json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-                "metadata": {"name": TENANT, "namespace": SPACE}, "rules": rules,
-            }),
-            binding(TENANT, Some(SPACE), ("Role", TENANT), &user(TENANT)),
         ];
+        let group = ["operators.coreos.com"];
+        let deletable = ["subscriptions", "clusterserviceversions", "catalogsources"];
+        for (name, rules) in tests::rows![
+            TENANT => json!([{"apiGroups": group, "resources": ["*"], "verbs": ["*"]}]);
+            NAMESPACE_ADMIN => json!([
+                {"apiGroups": group, "resources": ["*"], "verbs": ["get", "list", "watch"]},
+                {"apiGroups": group, "resources": deletable, "verbs": ["delete"]},
+            ]);
+        ] {
+            objects.push(json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+                "metadata": {"name": name, "namespace": SPACE}, "rules": rules,
+            }));
+            objects.push(binding(name, Some(SPACE), ("Role", name), &user(name)));
+        }
         apply(&cluster, objects).await;
         Self { cluster }
     }
@@ -62,7 +60,6 @@ impl Scene {
         apply(&self.cluster, [object]).await;
     }
 
-    /// Applies an object of OLM.
     pub(super) async fn object(&self, kind: &str, metadata: &Value, spec: &Value) {
         let api_version = format!("operators.coreos.com/{}", version(kind));
         let object =
@@ -83,7 +80,7 @@ impl Scene {
     }
 
     pub(super) async fn assert_empty(&self) {
-        for kind in KINDS {
+        for kind in KINDS.split(' ') {
             assert_eq!(self.has(kind).await, [""; 0], "{kind}");
         }
     }

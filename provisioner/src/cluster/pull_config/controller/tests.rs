@@ -4,7 +4,6 @@ use kube::core::DynamicObject;
 use serde_json::json;
 
 use super::*;
-use apply::api_error::is_refusal;
 
 fn served(sources: &[Source]) -> BTreeMap<Source, ApiResource> {
     let all = kinds().into_iter();
@@ -47,12 +46,6 @@ fn only_served_and_named_objects_are_watched() {
         let descriptions: Vec<_> = descriptions.collect();
         assert_eq!(descriptions, watched);
     }
-}
-
-#[test]
-fn forbidden_is_distinguished_from_an_outage() {
-    assert!([401, 403, 404].into_iter().all(is_refusal));
-    assert!(![410, 429, 500, 503].into_iter().any(is_refusal));
 }
 
 #[tokio::test]

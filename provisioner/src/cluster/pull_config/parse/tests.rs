@@ -1,6 +1,6 @@
 #![allow(clippy::needless_pass_by_value, reason = "json! makes values")]
 
-use ::tests::Authority;
+use ::tests::TestCa;
 use serde_json::{Value, json};
 
 use super::*;
@@ -41,7 +41,7 @@ fn secret(json: &str) -> (Source, DynamicObject) {
     (Source::PullSecret, object("pull-secret", data))
 }
 
-fn every_source(ca: &Authority) -> Vec<(Source, DynamicObject)> {
+fn every_source(ca: &TestCa) -> Vec<(Source, DynamicObject)> {
     let pem = ca.pem();
     let mirrors = |field: &str, source: &str| {
         let entries = json!([{"source": source, "mirrors": ["m.example"]}]);
@@ -67,7 +67,7 @@ fn every_source(ca: &Authority) -> Vec<(Source, DynamicObject)> {
 
 #[test]
 fn cluster_configuration_is_applied() {
-    let ca = Authority::new("lab");
+    let ca = TestCa::new("lab");
     let (configuration, problems) = read(every_source(&ca));
     assert_eq!(problems, [""; 0]);
     let sources = configuration.mirrors.rules().iter();
@@ -85,7 +85,7 @@ fn cluster_configuration_is_applied() {
 
 #[test]
 fn flags_precede_the_cluster_configuration() {
-    let ca = Authority::new("lab");
+    let ca = TestCa::new("lab");
     let (configuration, _) = read(every_source(&ca));
     let own = "[[registry]]\nlocation = \"a.example\"\nblocked = true\n";
     let own = Mirrors::from_registries_conf(own).unwrap();
@@ -113,7 +113,7 @@ fn ca_config_map_is_the_one_that_the_cluster_names() {
 
 #[test]
 fn unusable_configuration_is_skipped_and_reported() {
-    let ca = Authority::new("lab");
+    let ca = TestCa::new("lab");
     let good = ca.pem();
     let half = format!("{good}\n{BEGIN}\nbm90IG9uZQ==\n{END}\n");
     let named_ca = || image(json!({"additionalTrustedCA": {"name": "cas"}}));
@@ -150,7 +150,7 @@ fn unusable_configuration_is_skipped_and_reported() {
 
 #[test]
 fn malformed_object_does_not_affect_others() {
-    let ca = Authority::new("lab");
+    let ca = TestCa::new("lab");
     let mut all = every_source(&ca);
     let odd = object("odd", json!({"spec": {"imageDigestMirrors": "x"}}));
     all.push((Source::ImageDigestMirrorSet, odd));

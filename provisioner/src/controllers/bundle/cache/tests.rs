@@ -6,7 +6,6 @@ use Event::{Apply, Delete, Init, InitApply, InitDone};
 
 type Make = fn() -> Event<Bundle>;
 
-/// Returns the content digest of unpacked Bundles.
 fn unpacked() -> Digest {
     Digest::sha256(b"content")
 }
@@ -39,7 +38,6 @@ fn from_source(name: &str, source: &str) -> Bundle {
     bundle(name, source, json!({}))
 }
 
-/// Returns a Bundle of an instance.
 fn owned(name: &str, uid: &str) -> Bundle {
     let owner = json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "name": "any", "uid": uid, "controller": true,
@@ -47,7 +45,6 @@ fn owned(name: &str, uid: &str) -> Bundle {
     bundle(name, "other", json!({"ownerReferences": [owner]}))
 }
 
-/// Returns a Bundle that the garbage collector has released.
 fn released(name: &str, instance: &str) -> Bundle {
     let labels = json!({labels::OWNER_NAME: instance});
     bundle(name, "other", json!({"labels": labels}))

@@ -116,7 +116,7 @@ fn cluster_credentials_are_sent_only_to_verified_servers() {
     let own = br#"{"auths": {"own.example": {"auth": "bWU6aHVzaA=="}}}"#;
     let type_ = "kubernetes.io/dockerconfigjson";
     let own = secret(type_, &[(".dockerconfigjson", own)]);
-    let ca = ::tests::Authority::new("registry").pem();
+    let ca = ::tests::TestCa::new("registry").pem();
     for (image, secret, is_sent) in ::tests::rows![
         json!({"ref": "r"}), None => (true, false);
         json!({"ref": "r"}), Some(&own) => (true, true);

@@ -6,7 +6,6 @@ fn source(value: Value) -> BundleSource {
     serde_json::from_value(value).unwrap()
 }
 
-/// Describes the parsed source, or the error.
 fn describe(value: Value) -> String {
     match parse(&source(value)) {
         Ok(SourceRequest::Remote(source)) => source.to_string(),

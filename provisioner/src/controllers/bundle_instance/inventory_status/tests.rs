@@ -10,12 +10,7 @@ fn sample(objects: usize) -> Inventory {
             let mut names = "n|n |n 0f1e2d3c4b5a |0f1e2d3c4b5a 0f1e2d3c4b+recreate".split('|');
             let name = names.nth(n % 4).unwrap();
             let fields = (n % 3 == 0).then(|| "0f1e2d3c4b5a".parse().unwrap());
-            let (version, recreating) = ("v1".to_owned(), n % 5 == 0);
-            let entry = Entry {
-                version,
-                fields,
-                recreating,
-            };
+            let entry = with!(Entry::default() => version: "v1".to_owned(), fields: fields, recreating: n % 5 == 0);
             let name = format!("{name}{n:02}");
             (identity(group, "Kind", namespace, &name), entry)
         })

@@ -129,17 +129,17 @@ impl Controller {
         mut rendered: Rendered,
     ) -> Result<(Rendered, Plan), Failure> {
         let name = target.bundle_name();
-        let mut has_kept_definitions = false;
+        let mut has_kept_crds = false;
         loop {
             let plan = server.planned(rendered.objects.clone(), &self.inventory());
             let findings = self.check(server, &plan);
             if !findings.unsafe_definitions.is_empty()
-                && !has_kept_definitions
+                && !has_kept_crds
                 && prepare::is_return(before, target, &rendered)
                 && let Some(newest) = before.newest()
                 && let Ok(newest) = server.read(newest)
             {
-                has_kept_definitions = true;
+                has_kept_crds = true;
                 let names = &findings.unsafe_definitions;
                 prepare::retain_newer_crds(&mut rendered, names, &newest.objects)
                     .map_err(|problem| failure(&name, &problem, RetryClass::Backoff))?;
@@ -238,9 +238,6 @@ impl Controller {
 }
 
 fn rejected(bundle: &str, failures: &[ssa::ApplyFailure]) -> Failure {
-    let (message, retry) = (
-        rollout::describe_rejections(failures),
-        rollout::retry_class(failures),
-    );
-    failure(bundle, &message, retry)
+    let message = rollout::describe_rejections(failures);
+    failure(bundle, &message, rollout::retry_class(failures))
 }

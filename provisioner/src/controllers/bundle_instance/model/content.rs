@@ -7,12 +7,9 @@ use kube::core::{ApiResource, GroupVersionKind};
 
 use super::*;
 
-/// The install namespace.
 pub(super) const NAMESPACE: &str = "default";
-/// The API group of the custom resources.
 const GROUP: &str = "model.example.com";
-/// Name of the CRD of the custom resources.
-pub(super) const DEFINITION: &str = "widgets.model.example.com";
+pub(super) const CRD_NAME: &str = "widgets.model.example.com";
 /// The objects that a bundle can have. The first four are ConfigMaps, and the data of `fixed` cannot be changed.
 const OBJECTS: &str = "map-0 map-1 map-2 fixed operator api server hook definition widget";
 
@@ -55,10 +52,8 @@ pub(super) fn placed(object: &Object) -> Identity {
 impl Content {
     /// Renders the objects of the bundle with a configuration.
     pub(super) fn objects(&self, config: u8) -> Vec<Object> {
-        let objects = self.0.iter();
-        objects
-            .map(|(name, value)| object(name, *value, config))
-            .collect()
+        let object = |(name, value): (&&str, &u8)| object(name, *value, config);
+        self.0.iter().map(object).collect()
     }
 }
 
@@ -86,9 +81,9 @@ fn object(name: &str, value: u8, config: u8) -> Object {
         "fixed" => json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data, "immutable": true,
         }),
-        _ => {
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
-        }
+        _ => json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data,
+        }),
     };
     Object::try_from(object).unwrap()
 }
@@ -104,7 +99,7 @@ fn crd(storage: u8) -> Value {
     let versions: Vec<Value> = (1..=storage).map(version).collect();
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": DEFINITION},
+        "metadata": {"name": CRD_NAME},
         "spec": {
             "group": GROUP, "scope": "Namespaced", "versions": versions,
             "names": {"kind": "Widget", "plural": "widgets", "singular": "widget", "listKind": "WidgetList"},
@@ -112,28 +107,25 @@ fn crd(storage: u8) -> Value {
     })
 }
 
-/// A custom resource.
 fn widget(name: &str, size: u8) -> Value {
     json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Widget", "metadata": {"name": name}, "size": size})
 }
 
-/// A custom resource that a user created.
 pub(super) fn precious() -> Object {
     let mut precious = widget("precious", 1);
     precious["metadata"]["namespace"] = json!(NAMESPACE);
     Object::try_from(precious).unwrap()
 }
 
-/// Reports whether an object is a custom resource.
 pub(super) fn is_widget(identity: &Identity) -> bool {
     identity.group == GROUP && identity.kind == "Widget"
 }
 
 /// Answers for kinds as discovery does. Widgets are served while their CRD exists.
-pub(super) fn found(objects: &[Object], has_definition: bool) -> DiscoveredKinds {
+pub(super) fn found(objects: &[Object], has_crd: bool) -> DiscoveredKinds {
     let kinds = objects.iter().map(plan::kind_of);
     let served = kinds.map(|gvk| {
-        let is_served = gvk.group != GROUP || has_definition;
+        let is_served = gvk.group != GROUP || has_crd;
         let found = is_served.then(|| Arc::new(kind(&gvk)));
         (gvk, found)
     });
@@ -141,12 +133,9 @@ pub(super) fn found(objects: &[Object], has_definition: bool) -> DiscoveredKinds
 }
 
 fn kind(gvk: &GroupVersionKind) -> ApiKind {
-    let is_cluster_wide = matches!(
-        gvk.kind.as_str(),
-        "APIService" | "ValidatingWebhookConfiguration" | "CustomResourceDefinition"
-    );
+    let cluster_wide = "APIService ValidatingWebhookConfiguration CustomResourceDefinition";
     ApiKind {
         resource: ApiResource::from_gvk(gvk),
-        namespaced: !is_cluster_wide,
+        namespaced: !cluster_wide.split(' ').any(|kind| kind == gvk.kind),
     }
 }

@@ -15,21 +15,17 @@ use crate::controllers::bundle_instance::{
     trust,
 };
 
-/// The result of a step that sends requests.
 pub(super) type Run<T> = Result<T, Killed>;
 
-/// The memory of the controller.
 #[derive(Default)]
 pub(super) struct Controller {
     pub(super) inventory: Option<Inventory>,
-    /// The objects that could not be changed.
     pub(super) refused: BTreeSet<Identity>,
     /// A revision whose record cannot be used, so that the inventory lacks its objects.
     pub(super) unread: Option<i64>,
     pub(super) leftovers: Vec<Identity>,
     pub(super) removing: Vec<String>,
     pub(super) excused: Option<(i64, Unhealthy)>,
-    /// The remedy of the last failure.
     remedy: Option<Remedy>,
     failed_template: Option<(String, String)>,
     backoff: RolloutBackoff,
@@ -55,7 +51,6 @@ pub(super) fn settled(install: RolloutState, health: HealthState) -> RolloutResu
     }
 }
 
-/// The number of objects that a status lists.
 const MAX_LISTED: usize = 4;
 
 /// Returns an inventory as the status lists it.
@@ -68,7 +63,6 @@ impl Controller {
         Timestamp::from_second(server.now).unwrap()
     }
 
-    /// Reconciles the instance once.
     pub(super) fn reconcile(&mut self, server: &mut Server) -> Run<()> {
         let outcome = self.settle(server)?;
         let before = server.status();
@@ -163,7 +157,6 @@ impl Controller {
         });
     }
 
-    /// Builds an index from the records.
     pub(super) fn rebuilt_index(server: &Server, status: &Status) -> Rebuilt {
         let mut rebuilt = Rebuilt::default();
         for revision in status.indexed() {
@@ -297,15 +290,14 @@ impl Controller {
             return Ok(settled);
         };
         self.failed_template = Some((choices.hash.to_owned(), reason.clone()));
-        let (template_hash, why) = (Some(choices.hash.to_owned()), Some(reason));
-        let to = active.number;
+        let rollback = RolledBack {
+            template_hash: Some(choices.hash.to_owned()),
+            why: Some(reason),
+            to: active.number,
+        };
         let target = Target {
             source: Source::Revision(&active),
-            rollback: Some(RolledBack {
-                template_hash,
-                why,
-                to,
-            }),
+            rollback: Some(rollback),
         };
         self.install(server, &current, &target)
     }
@@ -368,10 +360,8 @@ impl Controller {
             Ok(done) => {
                 self.backoff.succeeded();
                 self.removing.clone_from(&done.removing);
-                Ok(settled(
-                    RolloutState::Done(Box::new(done)),
-                    self.health(server),
-                ))
+                let install = RolloutState::Done(Box::new(done));
+                Ok(settled(install, self.health(server)))
             }
             Err(mut failure) => {
                 failure.touched |=

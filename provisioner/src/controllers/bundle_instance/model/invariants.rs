@@ -42,7 +42,7 @@ pub(super) fn check_installed(server: &mut Server) {
         .keys()
         .filter(|identity| !server.objects.contains_key(identity))
         .filter(|identity| !server.denied.contains_key(identity) && !leaves_early(identity))
-        .filter(|identity| !content::is_widget(identity) || server.has_definition())
+        .filter(|identity| !content::is_widget(identity) || server.has_crd())
         .map(|identity| {
             let count = before.get(identity).copied().unwrap_or_default();
             (identity.clone(), count + 1)
@@ -87,7 +87,6 @@ pub(super) fn unhealthy(server: &Server, status: &Status) -> Option<Identity> {
     truth.keys().find(|identity| !is_healthy(identity)).cloned()
 }
 
-/// Reports whether a status claims health.
 pub(super) fn claims_health(status: &Status) -> bool {
     let healthy = condition::find(&status.conditions, condition::HEALTHY);
     healthy.is_some_and(|healthy| healthy.status == "True")
@@ -157,7 +156,6 @@ fn revert(world: &mut World) {
     }
 }
 
-/// Reports whether nothing is left to do.
 fn is_settled(world: &World) -> bool {
     let status = world.server.status();
     let newest = status.newest();
@@ -168,16 +166,9 @@ fn is_settled(world: &World) -> bool {
     let hash = template::hash(&world.server.instance);
     let is_newest = newest.is_some_and(|newest| newest.template_hash.as_ref() == Some(&hash));
     // A CRD does not lose a version in which custom resources are stored.
-    let is_refused = installed.is_some_and(|c| {
-        [
-            STORED_VERSIONS,
-            "cannot be rolled back",
-            "changes nothing",
-            "is not recorded",
-        ]
-        .iter()
-        .any(|part| c.message.contains(part))
-    });
+    let reasons = "cannot be rolled back|changes nothing|is not recorded".split('|');
+    let mut reasons = reasons.chain([STORED_VERSIONS]);
+    let is_refused = installed.is_some_and(|c| reasons.any(|reason| c.message.contains(reason)));
     is_active
         && status.applied_digest.is_some()
         && status.removing.is_empty()

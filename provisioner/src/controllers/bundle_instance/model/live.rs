@@ -18,10 +18,8 @@ pub(super) struct Live {
     pub(super) health: Health,
 }
 
-/// The separator of field names in a path.
 const SEPARATOR: char = '|';
 
-/// Returns the values of an object by their paths.
 pub(super) fn leaves(object: &Value) -> BTreeMap<Path, Value> {
     let Value::Object(map) = object else {
         return [(Path::new(), object.clone())].into();
@@ -115,7 +113,6 @@ impl Live {
         };
     }
 
-    /// Removes the labels of the owner, as another client.
     pub(super) fn strip(&mut self) {
         self.change(&label(labels::OWNER_KIND), None);
         self.change(&label(labels::OWNER_NAME), None);
@@ -124,7 +121,6 @@ impl Live {
 
 /// Reports whether an object has all fields of a step, each as it was applied.
 pub(super) fn is_as_applied(live: &Live, step: &ApplyStep) -> bool {
-    leaves(step.object.value())
-        .iter()
-        .all(|(path, value)| live.ours.contains(path) && live.fields.get(path) == Some(value))
+    let mut leaves = leaves(step.object.value()).into_iter();
+    leaves.all(|(path, value)| live.ours.contains(&path) && live.fields.get(&path) == Some(&value))
 }

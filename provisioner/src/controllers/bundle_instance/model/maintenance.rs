@@ -16,7 +16,6 @@ use crate::controllers::bundle_instance::{
     uninstall,
 };
 
-/// The outcome of repairs.
 #[derive(Default)]
 struct Repaired {
     is_changed: bool,
@@ -91,7 +90,6 @@ impl Controller {
         }
     }
 
-    /// Repairs drifted objects.
     fn repair_drifted(&mut self, server: &mut Server, status: &Status) -> Run<Repaired> {
         let before = self.inventory();
         let view = server.view(before.keys());

@@ -18,7 +18,6 @@ pub(super) enum Operation {
     Policy(Rollback, CrdDeletionPolicy),
     Pause(bool),
     RollBackTo(Option<Index>),
-    /// Another minor version of Kubernetes.
     Kubernetes,
     /// A client other than the controller changes a field.
     Change(Index),
@@ -32,7 +31,7 @@ pub(super) enum Operation {
     CreateResource,
     /// An object gets a finalizer.
     Hold(Index),
-    /// All objects lose their finalizers.
+    /// All finalizers are removed.
     Release,
     /// Writes of an object fail from now on.
     Deny(Index, ssa::FailureKind),
@@ -40,19 +39,15 @@ pub(super) enum Operation {
     Permit,
     /// An object becomes unhealthy: failed, or in progress.
     Fail(Index, bool),
-    /// All objects become healthy.
     Heal,
     /// The present form of an object of a bundle does not work.
     Break(Index, Index),
     /// The registry becomes reachable or unreachable.
     Registry(bool),
-    /// The content store is lost.
     LoseContent,
-    /// The status loses the inventory.
     LoseIndex,
     /// The record of a revision is lost, or altered.
     LoseRecord(Index, bool),
-    /// The process starts again.
     Restart,
     /// The process is killed after this number of requests.
     Kill(u32),
@@ -62,7 +57,6 @@ pub(super) enum Operation {
     SetClock(i32),
 }
 
-/// A random operation.
 pub(super) fn operation() -> impl Strategy<Value = Operation> {
     use Operation::*;
     use ssa::FailureKind::{Denied, Forbidden, Invalid, Transient};
@@ -112,16 +106,13 @@ pub(super) fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![4 => spec, 4 => clients, 3 => failures, 4 => losses]
 }
 
-/// Chooses an existing object of the instance.
 fn chosen(server: &Server, index: Index) -> Option<Identity> {
     let owner = server.owner();
     let owned = server.objects.iter();
-    let owned = owned.filter(|(_, live)| live.is_labelled(&owner));
-    let owned: Vec<&Identity> = owned.map(|(identity, _)| identity).collect();
-    (!owned.is_empty()).then(|| owned[index.index(owned.len())].clone())
+    let owned: Vec<_> = owned.filter(|(_, live)| live.is_labelled(&owner)).collect();
+    (!owned.is_empty()).then(|| owned[index.index(owned.len())].0.clone())
 }
 
-/// Changes an existing object of the instance.
 fn change(server: &mut Server, index: Index, change: impl FnOnce(&mut Live)) {
     if let Some(identity) = chosen(server, index) {
         change(server.objects.get_mut(&identity).unwrap());
@@ -153,7 +144,7 @@ impl Operation {
             Self::Strip(index) => change(server, *index, Live::strip),
             Self::Create(index, is_owned) => create(server, *index, *is_owned),
             Self::CreateResource => {
-                if server.has_definition() {
+                if server.has_crd() {
                     server.create(&content::precious());
                 }
             }
@@ -237,7 +228,6 @@ impl Operation {
     }
 }
 
-/// Names a bundle in the template.
 pub(super) fn set_template(instance: &mut BundleInstance, number: usize) {
     let number = number.to_string();
     instance.spec.template.metadata = Some(TemplateMetadata {

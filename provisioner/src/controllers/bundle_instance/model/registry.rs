@@ -9,35 +9,22 @@ use manifests::api::{
 use super::*;
 use crate::cluster::impersonation;
 
-/// The content that bundles are rendered from.
+#[derive(Default)]
 pub(super) struct Registry {
     pub(super) contents: Vec<Content>,
     pub(super) is_reachable: bool,
-    /// The Bundles in the cluster.
     pub(super) bundles: Vec<Bundle>,
     /// The templates whose content is in the content store.
     pub(super) stored: BTreeSet<usize>,
-    /// The minor version of Kubernetes.
     pub(super) minor: u64,
 }
 
-/// The number of the content that a template names.
 fn content_of(template: Option<&BTreeMap<String, String>>) -> usize {
     let label = template.and_then(|labels| labels.get("content"));
     label.unwrap().parse().unwrap()
 }
 
 impl Registry {
-    pub(super) fn new(contents: Vec<Content>) -> Self {
-        Self {
-            contents,
-            is_reachable: true,
-            bundles: Vec::new(),
-            stored: BTreeSet::new(),
-            minor: 30,
-        }
-    }
-
     /// Unpacks the Bundles, and stores their content, as far as the registry is reachable.
     fn unpack(&mut self) {
         if !self.is_reachable {
@@ -76,11 +63,8 @@ impl Server {
         let number = content_of(bundle.metadata.labels.as_ref());
         let name = bundle.name_any();
         if !self.registry.stored.contains(&number) {
-            return Err(failure(
-                &name,
-                "the registry is unreachable",
-                RetryClass::Soon,
-            ));
+            let problem = "the registry is unreachable";
+            return Err(failure(&name, problem, RetryClass::Soon));
         }
         let spec = &self.instance.spec;
         let config = spec.config.as_ref().and_then(|config| {

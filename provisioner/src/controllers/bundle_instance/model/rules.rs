@@ -3,7 +3,6 @@
 use super::{live::is_as_applied, *};
 
 impl Server {
-    /// Checks a write of the controller.
     pub(super) fn check_write(&mut self, identity: &Identity, step: &ApplyStep, phase: Phase) {
         let owner = self.owner();
         if let Some(live) = self.objects.get(identity) {
@@ -62,7 +61,6 @@ impl Server {
         self.violate(format!("{identity} is repaired to {problem}"));
     }
 
-    /// Checks a deletion of the controller.
     pub(super) fn check_deletion(&mut self, identity: &Identity, phase: Phase) {
         let (owner, status) = (self.owner(), self.status());
         let is_owned = |live: &Live| live.is_labelled(&owner);

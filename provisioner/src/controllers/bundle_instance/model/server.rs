@@ -27,15 +27,12 @@ pub(super) enum Phase {
 /// The fingerprint of an applied object, or the reason why it was not applied.
 type Applied = Result<Option<Fingerprint>, ssa::ApplyFailure>;
 
-/// The record of a revision.
 type Record = Revision<RevisionDetails>;
 
-/// The cluster.
 pub(super) struct Server {
     pub(super) registry: Registry,
     pub(super) objects: BTreeMap<Identity, Live>,
     pub(super) instance: BundleInstance,
-    /// The records, by revision.
     pub(super) records: BTreeMap<i64, Vec<u8>>,
     /// The number of requests until the process is killed.
     pub(super) fuse: Option<u32>,
@@ -65,7 +62,7 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn new(instance: BundleInstance, contents: Vec<Content>) -> Self {
         Self {
-            registry: Registry::new(contents),
+            registry: with!(Registry, contents, is_reachable: true, minor: 30),
             objects: BTreeMap::new(),
             instance,
             records: BTreeMap::new(),
@@ -98,15 +95,15 @@ impl Server {
         status.inventory.is_some() && status.lists_all()
     }
 
-    pub(super) fn has_definition(&self) -> bool {
+    pub(super) fn has_crd(&self) -> bool {
         let mut identities = self.objects.keys();
-        identities.any(|identity| identity.name == DEFINITION)
+        identities.any(|identity| identity.name == CRD_NAME)
     }
 
     /// Returns the CRD as the API server does, if it exists.
     pub(super) fn crd(&self) -> Option<Value> {
         let mut objects = self.objects.iter();
-        let (_, live) = objects.find(|(identity, _)| identity.name == DEFINITION)?;
+        let (_, live) = objects.find(|(identity, _)| identity.name == CRD_NAME)?;
         let mut value = live.value();
         value["status"] = json!({"storedVersions": self.stored_versions});
         Some(value)
@@ -133,9 +130,8 @@ impl Server {
         view
     }
 
-    /// Plans the objects of a revision.
     pub(super) fn planned(&self, objects: Vec<Object>, inventory: &Inventory) -> Plan {
-        self.planned_with(objects, inventory, self.has_definition())
+        self.planned_with(objects, inventory, self.has_crd())
     }
 
     /// Plans as if the CRD existed, or as if it did not.
@@ -145,7 +141,6 @@ impl Server {
         plan::new(objects, &found, inventory, &owner, NAMESPACE, &optional)
     }
 
-    /// Counts a request of the controller.
     fn request(&mut self) -> Run<()> {
         match &mut self.fuse {
             Some(0) => return Err(Killed),
@@ -172,17 +167,15 @@ impl Server {
         if let Some(cause) = self.denied.get(&identity) {
             return fail(*cause);
         }
-        if content::is_widget(&identity) && !self.has_definition() {
+        if content::is_widget(&identity) && !self.has_crd() {
             return fail(ssa::FailureKind::NotServed);
         }
         match self.objects.get(&identity) {
             Some(live) if live.is_terminating => fail(ssa::FailureKind::Deleting),
             Some(live) if live.fields.get("immutable") == Some(&json!(true)) => {
                 let incoming = leaves(step.object.value());
-                let is_changed = incoming.get("data|value") != live.fields.get("data|value");
-                is_changed
-                    .then(|| fail(ssa::FailureKind::Invalid))
-                    .flatten()
+                let is_same = incoming.get("data|value") == live.fields.get("data|value");
+                fail(ssa::FailureKind::Invalid).filter(|_| !is_same)
             }
             _ => None,
         }
@@ -218,7 +211,7 @@ impl Server {
         live.ours = incoming.keys().cloned().collect();
         live.fields.extend(incoming);
         let fingerprint = live.fingerprint();
-        if identity.name == DEFINITION {
+        if identity.name == CRD_NAME {
             let value = step.object.value();
             for version in value["spec"]["versions"].as_array().unwrap() {
                 if version["storage"] == json!(true) {
@@ -242,7 +235,7 @@ impl Server {
             return Ok(true);
         }
         self.objects.remove(identity);
-        if identity.name == DEFINITION {
+        if identity.name == CRD_NAME {
             self.stored_versions.clear();
             let lost = self.objects.keys().cloned();
             let lost: Vec<Identity> = lost.filter(content::is_widget).collect();
@@ -268,7 +261,6 @@ impl Server {
         Ok(())
     }
 
-    /// Stores the record of a revision.
     pub(super) fn record(&mut self, number: i64, encoded: &Encoded) -> Run<()> {
         self.request()?;
         self.records.insert(number, encoded.parts.concat());
@@ -292,14 +284,12 @@ impl Server {
         decoded.map_err(|error| error.to_string())
     }
 
-    /// Deletes the record of a revision.
     pub(super) fn forget(&mut self, number: i64) -> Run<()> {
         self.request()?;
         self.records.remove(&number);
         Ok(())
     }
 
-    /// Writes the status.
     pub(super) fn write_status(&mut self, status: &Status) -> Run<()> {
         self.request()?;
         if invariants::claims_health(status)

@@ -32,20 +32,19 @@ fn rollout_is_given_up_for_its_own_failures_only() {
     let slow = || HealthState::Progressing(vec!["0 of 1 ready".to_owned()]);
     let unchanged = || RolloutState::Unchanged;
     let during: &[RevisionState] = &[Active, RollingOut];
-    let refused = |touched, retry| failure(touched, retry);
     for ((name, policy, states, install, health, excused), expected) in ::tests::rows![
-        ("not asked for", "Never", during, unchanged(), failed(), &[][..]) => None;
+        ("disabled", "Never", during, unchanged(), failed(), &[][..]) => None;
         ("an object is stuck", "OnFailure", during, unchanged(), failed(), &[]) => Some("stuck");
         ("stuck before", "OnFailure", during, unchanged(), failed(), &["a"]) => None;
         ("slow", "OnFailure", during, unchanged(), slow(), &[]) => None;
         ("over", "OnFailure", &[Archived, Active], unchanged(), failed(), &[]) => None;
         ("first", "OnFailure", &[RollingOut], unchanged(), failed(), &[]) => None;
         ("no revision", "OnFailure", &[], unchanged(), failed(), &[]) => None;
-        ("refused", "OnFailure", during, refused(true, RetryClass::Backoff), slow(), &[]) => Some("broken");
-        ("denied", "OnFailure", during, refused(true, RetryClass::AfterGrant), slow(), &[]) => Some("broken");
-        ("not begun", "OnFailure", during, refused(false, RetryClass::Backoff), slow(), &[]) => None;
-        ("API server away", "OnFailure", during, refused(true, RetryClass::Soon), slow(), &[]) => None;
-        ("a repair failed", "OnFailure", &[Active], refused(true, RetryClass::Backoff), slow(), &[]) => None;
+        ("refused", "OnFailure", during, failure(true, RetryClass::Backoff), slow(), &[]) => Some("broken");
+        ("denied", "OnFailure", during, failure(true, RetryClass::AfterGrant), slow(), &[]) => Some("broken");
+        ("not begun", "OnFailure", during, failure(false, RetryClass::Backoff), slow(), &[]) => None;
+        ("API server away", "OnFailure", during, failure(true, RetryClass::Soon), slow(), &[]) => None;
+        ("a repair failed", "OnFailure", &[Active], failure(true, RetryClass::Backoff), slow(), &[]) => None;
     ] {
         let unhealthy = |failed| with!(Unhealthy::default() => failed: failed);
         let evidence = Evidence {
@@ -107,14 +106,14 @@ fn template_of_the_active_revision_is_never_given_up() {
     let spec = instance("OnFailure", None).spec;
     let status = status(&[Active, RollingOut]);
     let newest = &status.revisions[1];
+    let desired: Bundle = object!({"metadata": {"name": "new"}});
     for (hash, source, expected) in [
         ("hash-2", Source::Newest(newest), true),
         ("hash-3", Source::Newest(newest), false),
-        ("hash-3", Source::Bundle(&bundle()), true),
-        ("hash-1", Source::Bundle(&bundle()), false),
+        ("hash-3", Source::Bundle(&desired), true),
+        ("hash-1", Source::Bundle(&desired), false),
         ("hash-2", Source::Revision(newest), false),
     ] {
-        let desired = bundle();
         let choices = Choices {
             spec: &spec,
             status: &status,
@@ -122,14 +121,8 @@ fn template_of_the_active_revision_is_never_given_up() {
             desired: Some(&desired),
             installed: None,
         };
-        let target = Target {
-            source,
-            rollback: None,
-        };
-        assert_rows!(is_possible(&choices, &target, &status) => expected, "{hash} {source:?}");
+        assert_rows! {
+            is_possible(&choices, &Target { source, rollback: None }, &status) => expected, "{hash} {source:?}";
+        }
     }
-}
-
-fn bundle() -> Bundle {
-    object!({"metadata": {"name": "new"}})
 }

@@ -57,9 +57,9 @@ fn all(packages: Vec<Package>) -> CatalogContent {
     CatalogContent::Full(Arc::new(with!(Catalog, packages: packages.collect())))
 }
 
-fn some(asked: &[&str], packages: Vec<Package>, broken: &[&str]) -> CatalogContent {
+fn some(requested: &[&str], packages: Vec<Package>, broken: &[&str]) -> CatalogContent {
     CatalogContent::Partial(Arc::new(with!(Packages::default() =>
-        requested: asked.iter().map(|&name| name.to_owned()).collect(),
+        requested: requested.iter().map(|&name| name.to_owned()).collect(),
         packages: packages.into_iter().map(|one| (one.name.clone(), Arc::new(one))).collect(),
         broken: broken.iter().map(|&one| (one.to_owned(), "it is bad".to_owned())).collect(),
     )))

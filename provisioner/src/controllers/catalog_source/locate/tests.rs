@@ -207,3 +207,41 @@ fn only_image_catalogs_can_have_a_pod() {
         CatalogLocation::Invalid("no".to_owned()), false => false;
     );
 }
+
+#[test]
+fn other_annotations_than_templates_do_not_affect_a_catalog() {
+    let spec = json!({"sourceType": "grpc", "image": "a:1"});
+    let template = "a:{kube_minor_version}";
+    let of = annotated(&spec, &[]);
+    assert_rows! {
+        is_same_catalog(&of, &annotated(&spec, &[("example.com/note", template)])) => true;
+        is_same_catalog(&of, &annotated(&spec, &[(CATALOG_IMAGE_TEMPLATE, template)])) => false;
+        is_same_catalog(&of, &annotated(&json!({"sourceType": "grpc", "image": "a:2"}), &[])) => false;
+    }
+}
+
+#[test]
+fn edited_template_is_followed_even_if_it_has_the_same_image() {
+    let spec = json!({"sourceType": "grpc", "image": "r/c:1.20"});
+    let around = with!(around(false) => values.kube: manifests::image_template::server("v1.20.3"));
+    let of = |template| annotated(&spec, &[(CATALOG_IMAGE_TEMPLATE, template)]);
+    let before = of("r/c:{kube_major_version}.{kube_minor_version}");
+    let planned = plan(&before, &around, None, Duration::ZERO);
+    let still = |now| {
+        is_unchanged(
+            planned.as_ref(),
+            &before,
+            now,
+            &around,
+            None,
+            Duration::ZERO,
+        )
+    };
+    let edited = of("r/c:1.{kube_minor_version}");
+    // The catalog of the former template is no longer offered.
+    assert_rows! {
+        plan(&edited, &around, None, Duration::ZERO) => planned;
+        still(&before) => true;
+        still(&edited) => false;
+    }
+}

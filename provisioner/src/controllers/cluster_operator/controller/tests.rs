@@ -308,15 +308,15 @@ fn removed_apis_are_warnings_of_the_gate() {
 fn operator_condition_without_a_spec_is_ignored() {
     let of = |object: Value| reduce::refusal(serde_json::from_value(object).unwrap());
     let metadata = json!({"name": "etcd.v1", "namespace": "ns"});
-    let asks = json!([{
+    let conditions = json!([{
         "type": "Upgradeable", "status": "False", "reason": "Busy", "message": "x".repeat(9000),
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }]);
-    let refused = of(json!({"metadata": metadata, "spec": {"conditions": asks}}));
+    let refused = of(json!({"metadata": metadata, "spec": {"conditions": conditions}}));
     let (reason, message) = refused.unwrap();
     assert_rows! {
         (&*reason, message.chars().count() < 500) => ("Busy", true);
-        of(json!({"metadata": metadata, "status": {"conditions": asks}})).is_some() => true;
+        of(json!({"metadata": metadata, "status": {"conditions": conditions}})).is_some() => true;
         of(json!({"metadata": metadata})) => None;
         of(json!({"metadata": metadata, "status": null, "spec": {}})) => None;
     }

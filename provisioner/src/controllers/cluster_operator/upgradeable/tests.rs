@@ -142,13 +142,8 @@ fn overrides_conditions_and_removed_apis_are_reported() {
     let ignored = [("a", Some("4.1")), ("b", None), ("c", Some("x"))];
     let ignored = ignored.map(|(name, maximum)| operator(name, maximum));
     let found = |verdict: UpgradeAssessment| {
-        let effects = effects(&verdict);
-        (
-            verdict.is_upgradeable,
-            verdict.reason,
-            effects,
-            verdict.message,
-        )
+        let (effects, is_upgradeable) = (effects(&verdict), verdict.is_upgradeable);
+        (is_upgradeable, verdict.reason, effects, verdict.message)
     };
     assert_each!(|cluster, operators, upgradeable, reason, effects, message|
         found(judged(&cluster, &operators)) => (upgradeable, reason, effects, message);
@@ -184,10 +179,8 @@ fn errors_keep_the_gate_closed() {
     );
     // Known blocking operators are reported as well.
     let verdict = assess(&openshift("4.12"), &operators, errors);
-    assert_has(
-        &verdict.message,
-        "\n- ns/old: supports OpenShift up to 4.12",
-    );
+    let line = "\n- ns/old: supports OpenShift up to 4.12";
+    assert_has(&verdict.message, line);
     assert!(!judged(&unknown(), &operators).message.contains('\n'));
 }
 

@@ -32,7 +32,6 @@ impl Case {
         Self::new("1.2.0", Some(next), cluster, Some("4.12 1.2"))
     }
 
-    /// Decides for these approvals.
     fn decide<'a>(&'a self, change: impl FnOnce(&mut Input<'a>)) -> Decision {
         let mut input = Input {
             approval: UpgradeApproval::WithCluster,
@@ -55,8 +54,8 @@ impl Case {
 
 fn brief(decision: &Decision) -> (&'static str, Option<String>) {
     let step = match &decision.step {
-        ApprovalDecision::NoChange => "stay",
-        ApprovalDecision::Upgrade(_) => "go",
+        ApprovalDecision::NoChange => "none",
+        ApprovalDecision::Upgrade(_) => "up",
         ApprovalDecision::CheckPermissions => "look",
         ApprovalDecision::Wait { reason, .. } => reason,
     };
@@ -66,41 +65,41 @@ fn brief(decision: &Decision) -> (&'static str, Option<String>) {
 /// Installed, next, cluster, recorded (cluster/package); the decision, and the new record.
 const WITH_CLUSTER: &[&str] = &[
     // The first reconcile records the installed version and the cluster version.
-    "1.2.0 -      4.12 -        stay 4.12/1.2",
-    "1.2.0 1.2.1  4.12 -        go   4.12/1.2",
+    "1.2.0 -      4.12 -        none 4.12/1.2",
+    "1.2.0 1.2.1  4.12 -        up   4.12/1.2",
     "1.2.0 1.3.0  4.12 -        wait 4.12/1.2",
     // Patches do not wait for the cluster.
-    "1.2.0 1.2.1  4.12 4.12/1.2 go   4.12/1.2",
-    "1.2.0 1.2.1  -    4.12/1.2 go   4.12/1.2",
+    "1.2.0 1.2.1  4.12 4.12/1.2 up   4.12/1.2",
+    "1.2.0 1.2.1  -    4.12/1.2 up   4.12/1.2",
     // A patch of the cluster has no effect.
     "1.2.0 1.3.0  4.12 4.12/1.2 wait 4.12/1.2",
     "1.2.0 2.0.0  4.12 4.12/1.2 wait 4.12/1.2",
     // The cluster was upgraded, also by several versions between two reconciles.
-    "1.2.0 1.3.0  4.13 4.12/1.2 go   4.12/1.2",
-    "1.2.0 2.0.0  4.15 4.12/1.2 go   4.12/1.2",
+    "1.2.0 1.3.0  4.13 4.12/1.2 up   4.12/1.2",
+    "1.2.0 2.0.0  4.15 4.12/1.2 up   4.12/1.2",
     // One edge at a time, up to the head.
-    "1.3.0 1.4.0  4.13 4.12/1.2 go   4.12/1.2",
+    "1.3.0 1.4.0  4.13 4.12/1.2 up   4.12/1.2",
     // The head is reached: the next cluster upgrade counts.
-    "1.4.0 -      4.13 4.12/1.2 stay 4.13/1.4",
+    "1.4.0 -      4.13 4.12/1.2 none 4.13/1.4",
     "1.4.0 1.5.0  4.13 4.13/1.4 wait 4.13/1.4",
     // The catalog for the new cluster version is published later.
-    "1.2.0 -      4.13 4.12/1.2 stay 4.12/1.2",
-    "1.2.3 -      4.13 4.12/1.2 stay 4.12/1.2",
-    "1.2.3 1.3.0  4.13 4.12/1.2 go   4.12/1.2",
+    "1.2.0 -      4.13 4.12/1.2 none 4.12/1.2",
+    "1.2.3 -      4.13 4.12/1.2 none 4.12/1.2",
+    "1.2.3 1.3.0  4.13 4.12/1.2 up   4.12/1.2",
     // Two names of one release are not an upgrade, and neither is a downgrade.
     "1.2.0 1.3.0  5.0  4.23/1.2 wait 4.23/1.2",
-    "1.2.0 1.3.0  5.0  4.22/1.2 go   4.22/1.2",
+    "1.2.0 1.3.0  5.0  4.22/1.2 up   4.22/1.2",
     "1.2.0 1.3.0  4.11 4.12/1.2 wait 4.12/1.2",
     // 4.10 comes after 4.9.
-    "1.2.0 1.3.0  4.10 4.9/1.2  go   4.9/1.2",
+    "1.2.0 1.3.0  4.10 4.9/1.2  up   4.9/1.2",
     // A minor version that was approved otherwise does not count for the next upgrade.
-    "1.3.0 -      4.12 4.12/1.2 stay 4.12/1.3",
-    "1.3.0 1.4.0  4.13 4.12/1.3 go   4.12/1.3",
+    "1.3.0 -      4.12 4.12/1.2 none 4.12/1.3",
+    "1.3.0 1.4.0  4.13 4.12/1.3 up   4.12/1.3",
     // An unknown version is not an upgrade.
     "1.2.0 1.3.0  -    4.12/1.2 wait 4.12/1.2",
     "1.2.0 1.3.0  -    -        wait -",
     // Versions of Kubernetes count alike.
-    "1.2.0 1.3.0  1.36 1.35/1.2 go   1.35/1.2",
+    "1.2.0 1.3.0  1.36 1.35/1.2 up   1.35/1.2",
 ];
 
 // parity: platform-31
@@ -146,17 +145,17 @@ fn upgrade_from_an_unknown_version_waits_for_approval() {
     };
     let recorded = || Some("4.12 1.2".to_owned());
     assert_each!(|approval, approved, cluster, step| brief(&decided(approval, approved, cluster)) => (step, recorded());
-        UpgradeApproval::Automatic, None, "4.12" => "go";
-        UpgradeApproval::Manual, Some("1.3.0"), "4.12" => "go";
+        UpgradeApproval::Automatic, None, "4.12" => "up";
+        UpgradeApproval::Manual, Some("1.3.0"), "4.12" => "up";
         UpgradeApproval::Manual, None, "4.12" => reason::VERSION;
         UpgradeApproval::WithCluster, None, "4.12" => reason::WITH_CLUSTER;
-        UpgradeApproval::WithCluster, None, "4.13" => "go";
+        UpgradeApproval::WithCluster, None, "4.13" => "up";
     );
     assert_rows! {
         // An unknown version is not recorded.
-        brief(&Case::new("1.2.0", None, "4.12", None).decide(|input| input.installed = None)) => ("stay", None);
+        brief(&Case::new("1.2.0", None, "4.12", None).decide(|input| input.installed = None)) => ("none", None);
         // Automatic does not wait.
-        brief(&Case::on("4.12", "2.0.0").decide(|input| input.approval = UpgradeApproval::Automatic)).0 => "go";
+        brief(&Case::on("4.12", "2.0.0").decide(|input| input.approval = UpgradeApproval::Automatic)).0 => "up";
     }
 }
 
@@ -191,7 +190,7 @@ fn manual_policy_upgrades_up_to_the_approved_version() {
 
 // parity: platform-31
 #[test]
-fn manual_rights_approval_waits_for_the_digest() {
+fn manual_permission_approval_waits_for_the_digest() {
     let digest = "sha256:abc";
     let these = PermissionChange::Digest(digest);
     let decided = |next, permissions, gains, approved| {
@@ -199,17 +198,17 @@ fn manual_rights_approval_waits_for_the_digest() {
         case.decide(|input| (input.permissions, input.approved_rights) = (permissions, approved))
     };
     for (permissions, gains, approved, expected) in ::tests::rows![
-        RightsApproval::Automatic, these, None => "go";
+        RightsApproval::Automatic, these, None => "up";
         // The permissions are not checked unless the policy requires it.
-        RightsApproval::Automatic, PermissionChange::NotChecked, None => "go";
+        RightsApproval::Automatic, PermissionChange::NotChecked, None => "up";
         RightsApproval::Manual, PermissionChange::NotChecked, None => "look";
         // The approved digest may be that of another bundle.
         RightsApproval::Manual, PermissionChange::NotChecked, Some(digest) => "look";
-        RightsApproval::Manual, PermissionChange::None, None => "go";
+        RightsApproval::Manual, PermissionChange::None, None => "up";
         RightsApproval::Manual, these, None => reason::RIGHTS;
-        RightsApproval::Automatic, PermissionChange::Unknown("away"), None => "go";
+        RightsApproval::Automatic, PermissionChange::Unknown("away"), None => "up";
         RightsApproval::Manual, these, Some("sha256:other") => reason::RIGHTS;
-        RightsApproval::Manual, these, Some(digest) => "go";
+        RightsApproval::Manual, these, Some(digest) => "up";
     ] {
         let decision = decided("1.2.1", permissions, gains, approved);
         assert_rows!(brief(&decision).0 => expected, "{permissions:?} {gains:?} {approved:?}");
@@ -229,7 +228,7 @@ fn manual_rights_approval_waits_for_the_digest() {
 }
 
 #[test]
-fn long_rights_are_counted_and_the_digest_covers_all() {
+fn long_permission_lists_are_counted_under_one_digest() {
     let listed = |lines| {
         let digest = "sha256:abc".to_owned();
         let permissions = listed(&PermissionDiff { digest, lines });

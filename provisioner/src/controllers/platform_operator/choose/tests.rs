@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::controllers::platform_operator::fixtures::{
-    chosen, forget, image, instance, limited, max_openshift, operator, package, plain_status,
-    status,
+    chosen, condition, forget, image, instance, limited, max_openshift, operator, package,
+    plain_status, status,
 };
 
 /// The answer of a catalog that is being read for the first time.
@@ -106,7 +106,6 @@ impl Case {
         brief(&self.plan())
     }
 
-    /// Formats the minor versions to record.
     fn minors(&self) -> String {
         let minors = self.plan().keep;
         minors.map(|minors| minors.to_string()).unwrap_or_default()
@@ -167,7 +166,6 @@ fn have(plan: &OperatorPlan) -> &BundleChoice {
     }
 }
 
-/// Returns the reasons of the choice.
 fn why(plan: &OperatorPlan) -> Vec<String> {
     have(plan).bundle.why.clone()
 }
@@ -194,6 +192,18 @@ fn assert_plan(plan: &OperatorPlan, short: &str, pattern: &str) {
         _ => format!("{}\n{}", waits_for(plan), plan.warnings.join("\n")),
     };
     assert!(::tests::table::matches(pattern, &text), "{text}");
+}
+
+/// Returns a spec that ignores the maximum of this version.
+fn overridden(version: &str) -> Value {
+    let image = image(version);
+    let digest = image.rsplit_once('@').unwrap().1;
+    json!({"bundle": {"overrides": [{"constraint": "maxOpenShiftVersion", "digest": digest, "reason": "tested"}]}})
+}
+
+/// Returns the status of an instance with this condition, which is False.
+fn is_not(type_: &str, reason: &str) -> Value {
+    json!({"conditions": [condition(type_, "False", reason)]})
 }
 
 fn without(package: &Package) -> Package {

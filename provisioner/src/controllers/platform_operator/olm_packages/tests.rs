@@ -57,25 +57,18 @@ fn only_effective_changes_are_reported() {
     assert!(has_changed(&mut changes));
     olm.list("Subscription", packages(&["tide"]));
     assert!(!has_changed(&mut changes));
-    for (package, expected) in [
-        (Some("surf"), true),
-        (Some("surf"), false),
-        (Some("reef"), true),
-        (None, true),
-        (None, false),
-    ] {
-        set("Subscription", package);
-        assert_eq!(has_changed(&mut changes), expected, "{package:?}");
-    }
+    assert_each!(|package, expected| { set("Subscription", package); has_changed(&mut changes) } => expected;
+        Some("surf") => true;
+        Some("surf") => false;
+        Some("reef") => true;
+        None => true;
+        None => false;
+    );
     // The other kind is not affected, and is still unlisted.
     set("ClusterServiceVersion", Some("moon"));
     olm.list("Subscription", Packages::new());
-    let by: Vec<String> = olm
-        .managed()
-        .into_iter()
-        .map(|package| package.by)
-        .collect();
-    assert_eq!(by, ["ClusterServiceVersion ops/surf"]);
+    let managed = olm.managed().into_iter();
+    assert_rows!(managed.map(|package| package.by).collect::<Vec<_>>() => ["ClusterServiceVersion ops/surf"]);
     // Until then, the packages of OLM are unknown, and the reason is reported.
     let list_errors = "ClusterServiceVersions have not been listed yet";
     assert_eq!(olm.unknown().unwrap(), list_errors);

@@ -37,7 +37,6 @@ fn plan(act: InstanceAction) -> OperatorPlan {
     }
 }
 
-/// Returns an observation with nothing but a plan.
 fn planned(plan: &OperatorPlan) -> Observation<'_> {
     Observation {
         plan,
@@ -64,10 +63,7 @@ fn new_status(
 }
 
 fn find<'a>(status: &'a PlatformOperatorStatus, type_: &str) -> &'a Condition {
-    let mut conditions = status.conditions.iter();
-    conditions
-        .find(|condition| condition.type_ == type_)
-        .unwrap()
+    manifests::api::condition::find(&status.conditions, type_).unwrap()
 }
 
 fn line(condition: &Condition) -> String {
@@ -159,14 +155,14 @@ fn reasons_of_an_unchanged_choice_are_kept() {
 
 #[test]
 fn upgradeable_condition_follows_the_gate() {
-    let open = with!(assess(&ClusterKind::Kubernetes, [], &[]) => message: "said".into());
+    let open = with!(assess(&ClusterKind::Kubernetes, [], &[]) => message: "message".into());
     let closed = with!(open.clone() => is_upgradeable: false, reason: "Closed");
     let plan = have("1.0.0");
     let of = |verdict| status(&with!(planned(&plan) => verdict: verdict));
     assert_each!(|verdict, expected| line(find(&of(verdict), "Upgradeable")) => expected;
         None => "Unknown NotInstalled: no bundle is installed yet";
-        Some(&open) => "True AsExpected: said";
-        Some(&closed) => "False Closed: said";
+        Some(&open) => "True AsExpected: message";
+        Some(&closed) => "False Closed: message";
     );
 }
 

@@ -19,6 +19,13 @@ async fn b06_a_pod_that_waits_is_reported_until_it_runs() {
     assert_eq!(volume.reference.as_ref(), Some(&reference));
     assert_eq!(volume.pull_policy.as_deref(), Some("Always"));
 
+    // The name of the image cannot be corrected, so the controller creates no other Job.
+    let unreadable = waits("InvalidImageName", "couldn't parse image name \"x\"");
+    node.report(&pod, "Pending", &unreadable).await;
+    let bundle = condition_is(world, &name, "UnpackFailed", "couldn't parse image name").await;
+    assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing));
+    assert_eq!(node.pod(&name).await.uid(), pod.uid());
+
     // The message of the kubelet is quoted.
     let quoted = format!("Back-off pulling image \"{reference}\"");
     let back_off = waits("ImagePullBackOff", &quoted);

@@ -1,4 +1,4 @@
-//! Cases that need a separate cluster: provisioners that restart, several provisioners, and a namespace without quota.
+//! Cases that need a separate cluster: provisioners that restart, and several provisioners.
 
 use cluster::Lease;
 use kube::{Client, api::ListParams};
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::content::support::visit;
-use crate::support::{quota, unpacked, wait_message, with_controllers};
+use crate::support::{unpacked, with_controllers};
 
 /// A control plane without a provisioner.
 pub(super) async fn cluster() -> Lease {
@@ -37,18 +37,13 @@ fn content_digest(bundle: &Bundle) -> Option<String> {
 }
 
 #[tokio::test]
-async fn jobs_outlast_quotas_restarts_and_a_lost_store() {
+async fn jobs_outlast_restarts_and_a_lost_store() {
     let cluster = cluster().await;
     let client = cluster.client().unwrap();
-    let world = World::bare(cluster.cluster());
-    let quotas = quota(&world, SYSTEM, "none", &json!({"pods": "0"})).await;
     let (dir, name) = (storage(), "comes");
     let content = small(name);
     let (first, node) = start(&cluster, &dir).await;
     let bundles = bundle(&client, name).await;
-    let denied = wait_message(&bundles, name, "", "exceeded quota").await;
-    assert_eq!(denied.status.unwrap().phase, Some(Phase::Pending));
-    delete(&quotas, "none").await;
     let (pod, job) = (node.pod(name).await, node.job(name).await);
     first.kill().await;
 

@@ -32,11 +32,11 @@ async fn digest(ctx: &Context, image: &str) -> String {
 
 /// Reconciles a pod every 200 ms, as a controller that is triggered often, and passes each result to `report`.
 async fn follow(
-    ctx: &Context,
+    ctx: Context,
     config: RegistryPodConfig,
     mut report: impl FnMut(&Result<RegistryPodState, Error>),
 ) {
-    let mut reconciler = RegistryPodReconciler::new(ctx.clone(), config);
+    let mut reconciler = RegistryPodReconciler::new(ctx, config);
     loop {
         let result = reconciler.reconcile().await;
         report(&result);
@@ -55,27 +55,21 @@ async fn a_pod_is_followed_through_moved_tags_and_deletions() {
     let config = scene.cluster.config().clone();
     let ctx = context(config, dir.path(), None, settings());
     let (sources, source) = watch::channel(Arc::new(scene.source().await));
-    let (sender, mut states) = watch::channel((PodServingState::Starting(String::new()), false));
-    let following = {
-        let (ctx, image) = (ctx.clone(), image.clone());
-        tokio::spawn(async move {
-            let of = RegistryPodConfig {
-                source,
-                image,
-                poll: Some(Duration::from_secs(2)),
-            };
-            let report = |outcome: &Result<RegistryPodState, Error>| {
-                // A single failure, such as a write conflict, is retried.
-                if let Ok(outcome) = outcome {
-                    sender.send_modify(|(state, asked)| {
-                        state.clone_from(&outcome.state);
-                        *asked |= outcome.asked;
-                    });
-                }
-            };
-            follow(&ctx, of, report).await;
-        })
+    let (sender, states) = watch::channel((PodServingState::Starting(String::new()), false));
+    let of = RegistryPodConfig {
+        source,
+        image: image.clone(),
+        poll: Some(Duration::from_secs(2)),
     };
+    let following = tokio::spawn(follow(ctx.clone(), of, move |outcome| {
+        // A single failure, such as a write conflict, is retried.
+        if let Ok(outcome) = outcome {
+            sender.send_modify(|(state, asked)| {
+                state.clone_from(&outcome.state);
+                *asked |= outcome.asked;
+            });
+        }
+    }));
     let names = async |count: usize| {
         let names = async || scene.names().await;
         until("so many pods", names, |names| names.len() == count).await
@@ -95,10 +89,10 @@ async fn a_pod_is_followed_through_moved_tags_and_deletions() {
     .await;
     let before = digest(&ctx, &image).await;
     scene.is_ready(&second, &before).await;
-    let is_reported = |(state, _): &(PodServingState, bool)| *state == serving(&before);
-    states.wait_for(is_reported).await.unwrap();
+    let state = async || states.borrow().clone();
+    until("served", state, |(state, _)| *state == serving(&before)).await;
     // The tag has not moved; the check needs no new pod.
-    states.wait_for(|(_, asked)| *asked).await.unwrap();
+    until("checked", state, |(_, asked)| *asked).await;
     assert_eq!(scene.names().await, [second.as_str()]);
     later_annotations_are_followed(&scene, &sources).await;
     rejected_annotations_do_not_block_repairs(&scene, &sources).await;
@@ -109,18 +103,14 @@ async fn a_pod_is_followed_through_moved_tags_and_deletions() {
     let after = digest(&ctx, &image).await;
     assert_ne!(after, before);
     scene.is_ready(update, &after).await;
-    let moved = states.wait_for(|(state, _)| *state == serving(&after));
-    tokio::time::timeout(Duration::from_secs(60), moved)
-        .await
-        .unwrap()
-        .unwrap();
+    until("moved", state, |(state, _)| *state == serving(&after)).await;
     assert_eq!(names(1).await, [update.as_str()]);
     let pod = scene.pods().await.remove(0);
     assert_eq!(pod.labels()["olm.catalogSource"], CATALOG);
     let label = "catalogsource.operators.coreos.com/update";
     assert!(!pod.labels().contains_key(label), "{pod:?}");
 
-    another_directory_is_followed(&scene, &ctx, &image, update, states).await;
+    another_directory_is_followed(&scene, &ctx, &image, update, &states).await;
     following.abort();
 
     drop(registry);
@@ -134,28 +124,22 @@ async fn a_restart_without_the_registry_changes_nothing(scene: &Scene, ctx: &Con
     let name = "tide.v1-grpc-server";
     delete(&policies, name).await;
     let (_sources, source) = watch::channel(Arc::new(scene.source().await));
-    let (sender, mut states) = watch::channel(String::new());
     let of = RegistryPodConfig {
         source,
         image: image.to_owned(),
         poll: None,
     };
-    let report = |outcome: &Result<RegistryPodState, Error>| {
-        let state = outcome.as_ref().map(|outcome| &outcome.state);
-        sender.send_replace(format!("{state:?}"));
-    };
-    tokio::select! {
-        () = follow(ctx, of, report) => {}
-        done = states.wait_for(|state| state.starts_with("Ok(Serving(")) => drop(done.unwrap()),
-        () = tokio::time::sleep(Duration::from_secs(120)) => panic!("not reported as served"),
-    }
+    let mut reconciler = RegistryPodReconciler::new(ctx.clone(), of);
+    let state = async || format!("{:?}", reconciler.reconcile().await);
+    let is_served = |state: &String| state.contains("state: Serving(");
+    until("served", state, is_served).await;
     assert_eq!(scene.names().await, before);
     let policy = policies.get_opt(name).await.unwrap();
     assert!(policy.is_some(), "the objects of the pod are repaired");
 }
 
 /// Sets annotations of the CatalogSource, or removes them.
-async fn annotate(scene: &Scene, sources: &watch::Sender<Arc<CatalogSource>>, annotations: Value) {
+async fn annotate(scene: &Scene, sources: &Sources, annotations: Value) {
     let patch = json!({"metadata": {"annotations": annotations}});
     let source = merge(&scene.api::<CatalogSource>(), CATALOG, &patch).await;
     sources.send_replace(Arc::new(source));
@@ -203,7 +187,7 @@ async fn another_directory_is_followed(
     ctx: &Context,
     image: &str,
     update: &String,
-    mut states: watch::Receiver<(PodServingState, bool)>,
+    states: &watch::Receiver<(PodServingState, bool)>,
 ) {
     let elsewhere = "FROM scratch\nLABEL operators.operatorframework.io.index.configs.v1=/elsewhere\nCOPY . /elsewhere\n";
     let dir = tempfile::tempdir().unwrap();
@@ -223,10 +207,8 @@ async fn another_directory_is_followed(
     assert!(scene.names().await.contains(update));
     let last = digest(ctx, image).await;
     scene.is_ready(&next, &last).await;
-    states
-        .wait_for(|(state, _)| *state == serving(&last))
-        .await
-        .unwrap();
+    let state = async || states.borrow().0.clone();
+    until("served", state, |state| *state == serving(&last)).await;
     let names = async || scene.names().await;
     until("one pod", names, |names| *names == [next.as_str()]).await;
 }

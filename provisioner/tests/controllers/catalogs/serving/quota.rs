@@ -15,9 +15,8 @@ pub(super) async fn a_namespace_takes_no_more_than_its_share(shelf: &Shelf, regi
     shelf.declare("served", "second", grpc(&image)).await;
     let message =
         "namespace served reached the limit of 1 served catalogs (--catalogs-per-namespace)";
-    shelf
-        .emits_in("served", "second", "CatalogNotServed", message)
-        .await;
+    let reason = "CatalogNotServed";
+    shelf.emits("served/second", reason, message).await;
     let message = format!("*{message}*");
     let reported = json!({"reason": "RegistryServerError", "message": message});
     shelf.reports("served/second", reported).await;

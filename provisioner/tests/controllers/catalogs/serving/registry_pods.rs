@@ -4,7 +4,6 @@ use k8s_openapi::api::{
     core::v1::{Endpoints, Pod},
     discovery::v1::EndpointSlice,
 };
-use manifests::api::install;
 
 use super::super::api_errors::{allow, deny};
 use super::*;
@@ -12,19 +11,17 @@ use crate::support::account_object;
 
 const SERVED: [&str; 1] = [r#"{namespace="catalogs",name="tides"} 1"#];
 
-/// Returns the slices of the provisioner.
-async fn own_slices(shelf: &Shelf) -> Vec<EndpointSlice> {
-    let params = ListParams::default().labels(labels::CATALOG);
-    let slices = shelf.slices("catalogs");
-    slices.list(&params).await.unwrap().items
+/// Waits until the provisioner has no EndpointSlice.
+async fn until_no_slice(shelf: &Shelf) {
+    let own = async || shelf.own::<EndpointSlice>(labels::CATALOG).await;
+    until("no own slice", own, Vec::is_empty).await;
 }
 
 // parity: pod-1
 #[tokio::test]
 async fn catalog_with_pod_config_has_its_own_pod() {
     let shelf = stage().await;
-    let binding = install::catalog_pods(&install::Options::default(), "catalogs");
-    apply(&shelf.cluster, &binding).await;
+    shelf.allow_pods().await;
     let registry = Registry::plain();
     let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let leader = Leader::start(&shelf.cluster, HERE);
@@ -73,8 +70,7 @@ async fn catalog_with_pod_config_has_its_own_pod() {
     assert_eq!(address(&before), address(&after));
     // Kubernetes' controller reports the pod, and the slice of the provisioner is no longer needed.
     set_pod_endpoint(&shelf, true).await;
-    let own = async || own_slices(&shelf).await;
-    until("no other slice", own, Vec::is_empty).await;
+    until_no_slice(&shelf).await;
     let ready = json!({"lastObservedState": "READY"});
     let reported = json!({"connectionState": ready, "message": null});
     shelf.reports("tides", reported).await;
@@ -108,7 +104,7 @@ async fn the_shared_server_takes_over_again(shelf: &Shelf, before: &Service) {
     let left = async || list(&pods).await;
     until("no pod", left, |left| are_terminating(left)).await;
     // Before the pod was deleted, clients were directed to the provisioner.
-    let [slice] = &own_slices(shelf).await[..] else {
+    let [slice] = &shelf.own::<EndpointSlice>(labels::CATALOG).await[..] else {
         panic!("one slice");
     };
     let port = slice.ports.as_ref().unwrap()[0].port.unwrap();
@@ -182,17 +178,14 @@ async fn objects_of_olm_are_kept(shelf: &Shelf, image: &str) {
 }
 
 async fn pod_is_deleted_with_an_external_server(shelf: &Shelf) {
-    let pods = shelf.api::<Pod>("catalogs");
     let (sources, services) = (shelf.sources("catalogs"), shelf.services("catalogs"));
     let own = json!({"spec": {"grpcPodConfig": {"priorityClassName": ""}}});
     merge(&sources, "tides", &own).await;
     let next = Leader::start(&shelf.cluster, THERE);
-    let params = ListParams::default().labels(labels::CATALOG_POD);
-    let our_pods = async || pods.list(&params).await.unwrap().items;
+    let our_pods = async || shelf.own::<Pod>(labels::CATALOG_POD).await;
     found("a pod again", async || our_pods().await.pop()).await;
     // The slice of an earlier process leads nowhere.
-    let own = async || own_slices(shelf).await;
-    until("no other slice", own, Vec::is_empty).await;
+    until_no_slice(shelf).await;
     served_are(&next, &[r#"{namespace="catalogs",name="tides"} 0"#]).await;
     let elsewhere =
         json!({"spec": {"grpcPodConfig": null, "image": null, "address": "127.0.0.1:1"}});

@@ -106,6 +106,23 @@ impl Shelf {
         slices.delete_collection(&params, &all).await.unwrap();
     }
 
+    /// Allows the provisioner to create pods of catalogs in the first namespace.
+    pub(in crate::catalogs) async fn allow_pods(&self) {
+        let binding = install::catalog_pods(&install::Options::default(), NAMESPACES[0]);
+        self.apply(&binding).await;
+    }
+
+    /// Lists the objects of a kind in the first namespace that have a label of the provisioner.
+    pub(in crate::catalogs) async fn own<K>(&self, label: &str) -> Vec<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+    {
+        let params = ListParams::default().labels(label);
+        let objects = self.api::<K>(NAMESPACES[0]);
+        objects.list(&params).await.unwrap().items
+    }
+
     /// Returns the only address and the port of the endpoint of a Service.
     pub(in crate::catalogs) async fn endpoint_of(
         &self,
@@ -159,13 +176,9 @@ impl Shelf {
         .await
     }
 
-    /// Waits for an event of a CatalogSource in the first namespace.
-    pub(super) async fn emits(&self, name: &str, reason: &str, text: &str) {
-        self.emits_in(NAMESPACES[0], name, reason, text).await;
-    }
-
-    /// Waits for an event of a CatalogSource in any namespace.
-    pub(super) async fn emits_in(&self, namespace: &str, name: &str, reason: &str, text: &str) {
+    /// Waits for an event of a CatalogSource. A name without a namespace is one of the first namespace.
+    pub(super) async fn emits(&self, source: &str, reason: &str, text: &str) {
+        let (namespace, name) = qualified(source);
         let notes = async || notes_about(&self.client(), namespace, name, reason).await;
         let has_text = |notes: &Vec<String>| notes.iter().any(|note| note.contains(text));
         until(&format!("{name}: {reason} {text}"), notes, has_text).await;

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use kube::{
-    api::{DynamicObject, PostParams},
-    core::{ApiResource, GroupVersionKind},
-};
+use kube::api::PostParams;
+use manifests::api::config::ClusterOperator;
 
 use super::*;
 use crate::cluster_operator::olm_object;
@@ -179,8 +177,7 @@ async fn olm_variables_have_the_version_that_serves(shelf: &Shelf) {
         "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator", "metadata": {"name": name}, "spec": {},
     });
     shelf.apply(&operator).await;
-    let kind = GroupVersionKind::gvk("config.openshift.io", "v1", "ClusterOperator");
-    let api: Api<DynamicObject> = Api::all_with(shelf.client(), &ApiResource::from_gvk(&kind));
+    let api: Api<ClusterOperator> = Api::all(shelf.client());
     let status = json!({"status": {"versions": [
         {"name": "operator", "version": "4.20.1"}, {"name": name, "version": "0.40.0"},
     ]}});

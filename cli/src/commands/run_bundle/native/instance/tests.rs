@@ -156,9 +156,9 @@ fn rollback_restores_the_installed_image() {
         "a.io/b:2", None, &status, &one => [None; 4];
     ] {
         let instance = with_image(requested, injected, status);
-        let asked = super::requested_image(&instance).unwrap();
-        let (found, annotations) = previous_image(&instance, asked);
-        let running = running_instead(&instance, asked).map(|running| running.1);
+        let source = super::requested_image(&instance).unwrap();
+        let (found, annotations) = previous_image(&instance, source);
+        let running = running_instead(&instance, source).map(|running| running.1);
         ::tests::assert_rows! {
             (found.reference.as_str(), found.pull_secret.as_deref()) => (image, Some("s")), "{requested}";
             running => Some(image).filter(|image| *image != requested), "{requested}";

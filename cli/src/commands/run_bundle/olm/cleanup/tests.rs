@@ -77,7 +77,7 @@ fn crds_that_another_operator_owns_are_kept() {
     let shared = "clusterserviceversion \"tide.v1\" in namespace other also owns it";
     let unknown = "cannot determine whether another operator owns it: no; use --delete-crds to delete it anyway";
     let no = "no".to_owned();
-    for (owners, is_asked_for, delete, keep) in ::tests::rows![
+    for (owners, is_requested, delete, keep) in ::tests::rows![
         Ok(vec![]), false, &["a", "b"][..] => None;
         Ok(vec![owner("tides", "a")]), false, &["a", "b"] => None;
         // The same operator is installed in two namespaces.
@@ -87,7 +87,7 @@ fn crds_that_another_operator_owns_are_kept() {
         Err(&no), true, &["a", "b"] => None;
     ] {
         let owners = owners.as_deref().map_err(|error| *error);
-        let found = crds(names(&["a", "b"]), owners, own, is_asked_for);
+        let found = crds(names(&["a", "b"]), owners, own, is_requested);
         let keep = keep.map(|reason| format!("{prefix}{reason}"));
         let expected = (names(delete), keep.into_iter().collect());
         assert_eq!((found.delete, found.keep), expected);

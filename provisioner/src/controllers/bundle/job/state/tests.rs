@@ -186,10 +186,8 @@ fn job_state_follows_its_pods_or_the_last_message() {
 
 #[test]
 fn pod_creation_error_includes_the_previous_pod_failure() {
-    let failed = [container(
-        "Failed",
-        &terminated(139, "Error", "exec failed"),
-    )];
+    let exec_failed = terminated(139, "Error", "exec failed");
+    let failed = [container("Failed", &exec_failed)];
     let expected = "Job system/b-1 cannot create another pod: exceeded quota; previously: pod b-1-x failed; its Job \
                     retries: exec failed";
     assert_rows! {

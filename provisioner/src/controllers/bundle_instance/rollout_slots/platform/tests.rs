@@ -107,7 +107,7 @@ fn at_most_four_revisions_roll_out_at_a_time() {
     // The state is the same after a restart.
     assert_rows! {
         all.begin("g") => Turn::Queued;
-        all.begin("a") => Turn::Granted, "the rollout goes on";
+        all.begin("a") => Turn::Granted, "the rollout continues";
         all.end_reconcile("a").is_empty() => true;
         // The watch may be older than the last write.
         all.observe("a", 9, Some(&status("Upgrade", "Active", true, &[]))).is_empty() => true;

@@ -134,7 +134,7 @@ fn the_lowest_value_is_that_of_all_catalogs_together() {
         read(&mut cache, stocked("sha256:2", "4.12")) => declares("4.12");
         read(&mut cache, stocked("sha256:2", "4.14")) => declares("4.13");
         read(&mut cache, stocked("sha256:2", "4.x")) => declares("4.13");
-        // The package was not asked for, does not exist, or is broken.
+        // The package was not requested, does not exist, or is broken.
         read(&mut cache, some(&["other"], Vec::new(), &[])) => unknown;
         read(&mut cache, some(&["etcd"], Vec::new(), &[])) => declares("4.13");
         read(&mut cache, some(&["etcd"], Vec::new(), &["etcd"])) => unknown;

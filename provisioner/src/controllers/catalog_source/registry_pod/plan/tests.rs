@@ -46,7 +46,7 @@ fn describe_acts(acts: &[PodAction]) -> String {
 /// Pods, separated by semicolons; whether a poll is due; the actions, the resulting state, the problem, and the seconds
 /// until the next reconcile.
 const TABLE: &str = "
-# The first one.
+# The first pod.
                               | asks | make              | its pod is being created |                        | 30
 a                             | asks |                   | pod a is not ready yet |                       |
 a pull                        |      |                   | pod a is not ready yet | pod a is not ready: ImagePullBackOff |
@@ -57,7 +57,7 @@ a ready lost                  |      | delete a 0, make  | its pod is being crea
 a leaving lost; b ready       |      | delete a 0        | |                                              |
 a ready @1; b ready +1 @1     |      | delete b 1        | @1 |                                           |
 a; b ready +1 @1              |      | delete a 1        | @1 |                                           |
-# What is wanted has changed: the one before serves until the one after it does.
+# The desired pod has changed: the former one serves until the new one is ready.
 a ready old @1                |      | make              | @1 |                                           | 30
 a ready old @1; b             |      |                   | @1 |                                           |
 a ready old @1; b pull        | asks |                   | @1 | pod b is not ready: ImagePullBackOff      |
@@ -65,13 +65,13 @@ a ready old @1; b Failed +90  |      |                   | @1 | pod b terminated
 a old; b                      |      |                   | pod b is not ready yet |                       |
 a ready old; b ready @2       |      | delete a 1        | @2 |                                           |
 a ready old @1; u update old; b  |   | delete u 1        | @1 |                                           |
-# A node that refuses pods gets one a minute.
+# A node that rejects pods gets one a minute.
 a Failed +90                  |      |                   | a new pod will be created | pod a terminated: Failed  | 50
 a Failed +40                  |      | delete a 1, make  | its pod is being created | pod a terminated: Failed | 30
 a Failed old +90              |      | delete a 1, make  | its pod is being created |                        | 30
 a Failed; b Failed +90        |      |                   | a new pod will be created | pod b terminated: Failed  | 50
 a Failed; b ready +1          |      | delete a 1        | |                                              |
-# To see what a tag is.
+# Resolving a tag.
 a ready @1                    | asks | ask               | @1 |                                           | 30
 a @1                          | asks |                   | pod a is not ready yet |                       |
 a ready @1; u update          | asks |                   | @1 |                                           | 30
@@ -92,7 +92,7 @@ a ready @1; u update crash    | asks | delete u 1 | @1 | update pod u in a Crash
 a ready @1; u update ready lost @2 |    | delete u 0       | @1 |                                           |
 a ready @1; u update ready leaving @2 | |                  | @1 |                                           |
 a ready @1; u update; v update +1 |     | delete u 1       | @1 |                                           | 30
-# The one that serves is gone meanwhile.
+# The serving pod was deleted in the meantime.
 u update ready @2             |      | promote u         | @2 |                                           |
 u update                      |      | delete u 1, make  | its pod is being created |                        | 30
 a ready old @1; u update ready @2 |     | promote u, delete a 1 | @2 |                                      |

@@ -42,21 +42,19 @@ fn labels_name_the_catalog_and_its_namespace() {
 fn image_problem_is_reported_until_an_image_is_good() {
     let mut bad = None;
     let why = |text: &str| Some(text.to_owned());
-    for (judged, now, expected) in [
-        (None, None, None),
-        (None, why("a"), why("a")),
-        (None, None, None),
-        (Some(Err("bad".to_owned())), why("bad"), why("bad")),
+    assert_each!(|judged, now, expected| problem_to_report(&mut bad, judged, now) => expected;
+        None, None => None;
+        None, why("a") => why("a");
+        None, None => None;
+        Some(Err("bad".to_owned())), why("bad") => why("bad");
         // The bad pod was deleted; an object is repaired; another pod is being created.
-        (None, None, why("bad")),
-        (None, why("b"), why("b")),
-        (None, None, why("bad")),
-        (Some(Err("worse".to_owned())), None, why("worse")),
-        (Some(Ok(())), None, None),
-        (None, None, None),
-    ] {
-        assert_eq!(problem_to_report(&mut bad, judged, now), expected);
-    }
+        None, None => why("bad");
+        None, why("b") => why("b");
+        None, None => why("bad");
+        Some(Err("worse".to_owned())), None => why("worse");
+        Some(Ok(())), None => None;
+        None, None => None;
+    );
 }
 
 #[test]
@@ -102,8 +100,7 @@ fn future_poll_time_counts_as_now() {
             "metadata": {"name": "a", "creationTimestamp": created}, "spec": {"sourceType": "grpc"},
             "status": {"latestImageRegistryPoll": polled},
         });
-        let asked = last_asked(&source, now);
         let expected = expected.map(|time| time.parse().unwrap());
-        assert_eq!(asked, expected, "{created:?} {polled:?}");
+        assert_eq!(last_asked(&source, now), expected, "{created:?} {polled:?}");
     }
 }

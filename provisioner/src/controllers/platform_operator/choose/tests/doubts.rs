@@ -4,14 +4,6 @@ use catalog::model::Requirement;
 
 use super::*;
 
-fn digest(version: &str) -> String {
-    image(version).rsplit_once('@').unwrap().1.to_owned()
-}
-
-fn overridden(version: &str) -> Value {
-    json!({"bundle": {"overrides": [{"constraint": "maxOpenShiftVersion", "digest": digest(version), "reason": "tested"}]}})
-}
-
 // parity: serve-16
 #[test]
 fn removed_catalog_is_not_replaced_by_another() {
@@ -49,12 +41,12 @@ fn forbidden_catalog_does_not_count_as_removed() {
 #[test]
 fn unqualified_catalog_keeps_its_namespace() {
     let live = instance(&chosen("1.0.0", None), &json!({}));
-    let asked = |spec: Value, live| {
+    let requested = |spec: Value, live| {
         let CatalogRef { name, namespace } = requested_catalog(&operator(&spec), live)?;
         Some(format!("{}/{name}", namespace.as_deref().unwrap_or("?")))
     };
     let mine = || json!({"catalog": {"name": "mine"}});
-    assert_each!(|spec, live, expected| asked(spec, live).as_deref() => expected;
+    assert_each!(|spec, live, expected| requested(spec, live).as_deref() => expected;
         json!({}), Some(&live) => None;
         mine(), Some(&live) => Some("c/mine");
         json!({"catalog": {"name": "other"}}), Some(&live) => Some("?/other");

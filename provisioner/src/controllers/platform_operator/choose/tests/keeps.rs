@@ -1,13 +1,8 @@
 //! Recorded choices that are not known to be installed.
 
 use super::*;
-use crate::controllers::platform_operator::fixtures::condition;
 
 const LINE: [&str; 3] = ["1.0.0", "1.0.1", "1.1.0"];
-
-fn is_not(type_: &str, reason: &str) -> Value {
-    json!({"conditions": [condition(type_, "False", reason)]})
-}
 
 #[test]
 fn a_first_installation_is_no_newer_than_what_is_approved() {
@@ -24,11 +19,8 @@ fn a_first_installation_is_no_newer_than_what_is_approved() {
         "Automatic", Some("1.0.0"), "have 1.1.0" => "*";
     ] {
         let spec = json!({"upgradeApproval": approval, "approvedVersion": approved});
-        assert_plan(
-            &Case::new(package(&LINE)).spec(&spec).plan(),
-            short,
-            pattern,
-        );
+        let plan = Case::new(package(&LINE)).spec(&spec).plan();
+        assert_plan(&plan, short, pattern);
     }
 }
 

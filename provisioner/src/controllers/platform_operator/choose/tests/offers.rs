@@ -3,11 +3,10 @@
 use catalog::model::Bundle;
 
 use super::*;
-use crate::controllers::platform_operator::fixtures::condition;
 
 #[test]
 fn unfinished_installation_survives_an_unavailable_catalog() {
-    let failed = json!({"conditions": [condition("HasValidBundle", "False", "UnpackFailed")]});
+    let failed = is_not("HasValidBundle", "UnpackFailed");
     let live = || instance(&chosen("1.1.0", None), &failed);
     let beside = |catalog, priority, answer, other| {
         let other = (other, 0, Ok(package(&["1.0.0"])));

@@ -3,7 +3,6 @@
 use manifests::api::labels::CHOSEN_BUNDLE;
 
 use super::{super::record, *};
-use crate::controllers::platform_operator::fixtures::condition;
 
 const LINE: [&str; 3] = ["1.0.0", "1.0.1", "1.1.0"];
 
@@ -165,11 +164,7 @@ fn spec_and_cluster_may_exclude_the_recorded_bundle() {
     assert_eq!(moved("1.0.1").brief(), "have 1.1.0");
     let pattern = "*requires OpenShift <= 4.12 but the cluster is 4.13*";
     assert_plan(&moved("1.1.0").plan(), "refuse SourceFailed", pattern);
-    let digest = image("1.1.0").rsplit_once('@').unwrap().1.to_owned();
-    let spec = json!({"bundle": {"overrides": [
-        {"constraint": "maxOpenShiftVersion", "digest": digest, "reason": "tested"},
-    ]}});
-    assert_eq!(moved("1.1.0").respec(&spec).brief(), "have 1.1.0");
+    assert_rows!(moved("1.1.0").respec(&overridden("1.1.0")).brief() => "have 1.1.0");
 }
 
 /// An edited annotation installs only what a catalog offers.
@@ -223,8 +218,7 @@ fn an_edited_annotation_installs_nothing_that_is_not_offered() {
 #[test]
 fn a_recreated_instance_that_fails_approves_no_upgrade() {
     for reason in ["UnpackFailed", "Unpacking"] {
-        let status = json!({"conditions": [condition("HasValidBundle", "False", reason)]});
-        let live = instance(&chosen("1.0.0", None), &status);
+        let live = instance(&chosen("1.0.0", None), &is_not("HasValidBundle", reason));
         let case = |versions: &[&str]| {
             let case = Case::new(package(versions)).recorded("1.0.0");
             case.on("4.12").with(live.clone())
@@ -244,9 +238,11 @@ fn a_recreated_instance_that_fails_approves_no_upgrade() {
 #[test]
 fn record_without_an_installation_is_not_binding() {
     let text = record::annotation(&chosen("1.0.0", None)).unwrap();
-    let case = |versions: &[&str]| Case::new(package(versions)).annotated(&text);
-    assert_eq!(case(&LINE).brief(), "have 1.0.0");
-    assert_eq!(case(&["2.0.0"]).brief(), "have 2.0.0");
+    let case = |versions: &[&str]| Case::new(package(versions)).annotated(&text).brief();
+    assert_eq!(
+        [case(&LINE), case(&["2.0.0"])],
+        ["have 1.0.0", "have 2.0.0"]
+    );
 }
 
 #[test]
