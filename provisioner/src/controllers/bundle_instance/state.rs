@@ -404,7 +404,7 @@ impl InstanceState {
     }
 
     /// Returns the time for which the progress of objects is not written to the status. Each write costs a request, and an
-    /// event for every watch of the instance.
+    /// event for every watch of the instance. Changes by repairs are always written, because they are reported only once.
     pub(crate) fn status_throttle(
         &self,
         before: &BundleInstanceStatus,
@@ -416,7 +416,8 @@ impl InstanceState {
                 HealthState::NotObserved | HealthState::Progressing(_)
             )
             && matches!(outcome.valid, TemplateState::Unpacked { .. })
-            && outcome.conflicts.is_empty();
+            && outcome.conflicts.is_empty()
+            && outcome.repaired.is_none();
         let was_progressing = before.conditions.iter().any(|c| {
             c.type_ == condition::HEALTHY && c.status == "Unknown"
                 || c.reason == condition::reason::WAITING_FOR_HEALTH

@@ -218,6 +218,11 @@ impl Conditions<'_> {
         conditions.any(|c| c.type_ == type_ && c.reason == reason)
     }
 
+    fn is_true(&self, type_: &str) -> bool {
+        let mut conditions = self.all.iter();
+        conditions.any(|c| c.type_ == type_ && c.status == "True")
+    }
+
     /// Retains a condition for this generation, or sets the given one if it does not exist.
     pub(crate) fn retain(&mut self, type_: &str, otherwise: (&str, &str, &str)) {
         let condition = self.all.iter().find(|c| c.type_ == type_).cloned();
@@ -311,9 +316,9 @@ fn health(conditions: &mut Conditions<'_>, observed: &Observed<'_>, is_installed
                 reason::HEALTH_UNKNOWN,
                 "the applied objects have not been observed yet",
             );
-            if observed.has_new_objects
-                || conditions.has_reason(TYPE, reason::INSTALLATION_STATUS_FALSE)
-            {
+            // False remains with its transition time: the objects were unhealthy before this rollout, and may still be.
+            let is_outdated = observed.has_new_objects && conditions.is_true(TYPE);
+            if is_outdated || conditions.has_reason(TYPE, reason::INSTALLATION_STATUS_FALSE) {
                 conditions.set(TYPE, unknown.0, unknown.1, unknown.2);
             } else {
                 conditions.retain(TYPE, unknown);

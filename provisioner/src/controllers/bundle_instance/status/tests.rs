@@ -237,6 +237,25 @@ fn health_of_former_objects_is_not_that_of_new_ones() {
 }
 
 #[test]
+fn objects_that_were_unhealthy_before_a_rollout_remain_so() {
+    let later = NOW.checked_add(Duration::from_secs(60)).unwrap();
+    let broken = HealthState::Failed(vec!["Job etcd/a failed".to_owned()]);
+    let broken = then(unpacked("old"), RolloutState::Unchanged, broken);
+    let upgrade = outcome(
+        unpacked("new"),
+        installs(done("new")),
+        HealthState::NotObserved,
+    );
+    let status = build(&broken, &declared(2), &upgrade, later);
+    // The rollouts of platform changes and the ClusterOperator compare the transition time.
+    assert_rows! {
+        lines(&status)[2] => "Healthy False Unhealthy Job etcd/a failed";
+        status.conditions[2].last_transition_time.0 => NOW;
+        lines(&status)[3].starts_with("Progressing True WaitingForHealth") => true;
+    }
+}
+
+#[test]
 fn transition_times_change_only_with_the_status() {
     let later = NOW.checked_add(Duration::from_secs(60)).unwrap();
     let waits = HealthState::Progressing(vec!["0 of 1 ready".to_owned()]);
