@@ -259,17 +259,11 @@ async fn act(
     instance: Option<&BundleInstance>,
     plan: &OperatorPlan,
 ) -> Result<(), String> {
-    let chosen = match &plan.act {
-        InstanceAction::Apply(chosen) => Some(chosen.as_ref().clone()),
-        InstanceAction::CheckPermissions { .. }
-        | InstanceAction::Refuse { .. }
-        | InstanceAction::NoChange => None,
-    };
-    let Some(chosen) = chosen else {
+    let InstanceAction::Apply(chosen) = &plan.act else {
         return Ok(());
     };
-    record_annotations(operator, shared, plan, &chosen).await?;
-    let mut desired = instance_manifest::instance(operator, &chosen);
+    record_annotations(operator, shared, plan, chosen).await?;
+    let mut desired = instance_manifest::instance(operator, chosen);
     if let Some(instance) = instance {
         if instance_manifest::is_declared(instance, &desired) {
             return Ok(());
@@ -277,7 +271,7 @@ async fn act(
         // A decision from an outdated object causes a conflict, instead of reverting a newer one.
         instance_manifest::require_resource_version(&mut desired, instance);
     }
-    record_status(operator, shared, &chosen).await?;
+    record_status(operator, shared, chosen).await?;
     let name = operator.name_any();
     let api = Api::<BundleInstance>::all(shared.ctx.client.clone());
     // Fields are forced only in the operator's own object, not in one that another client creates at the same time.
