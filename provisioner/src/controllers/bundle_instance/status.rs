@@ -100,12 +100,9 @@ pub fn build(
         status.previous_bundle_name = None;
         status.previous = None;
     }
-    let observed = Observed {
-        health: &outcome.health,
-        // While objects are applied, the status has no applied digest.
-        has_new_objects: matches!(outcome.install, RolloutState::Done(_))
-            && status.applied_digest != before.applied_digest,
-    };
+    // Whether the former conditions are about other objects. While objects are applied, the status has no applied digest.
+    let has_new_objects = matches!(outcome.install, RolloutState::Done(_))
+        && status.applied_digest != before.applied_digest;
     let mut conditions = Conditions {
         all: &mut status.conditions,
         generation,
@@ -118,8 +115,13 @@ pub fn build(
         status.installed_bundle_name.as_deref(),
         outcome,
     );
-    health(&mut conditions, &observed, is_installed);
-    progressing(&mut conditions, outcome, &observed, &status.removing);
+    health(
+        &mut conditions,
+        &outcome.health,
+        is_installed,
+        has_new_objects,
+    );
+    progressing(&mut conditions, outcome, has_new_objects, &status.removing);
     let facts = facts::collect(outcome, declaration, &status);
     ready::update(&mut status, declaration, facts, now);
     status
@@ -218,11 +220,6 @@ impl Conditions<'_> {
         conditions.any(|c| c.type_ == type_ && c.reason == reason)
     }
 
-    fn is_true(&self, type_: &str) -> bool {
-        let mut conditions = self.all.iter();
-        conditions.any(|c| c.type_ == type_ && c.status == "True")
-    }
-
     /// Retains a condition for this generation, or sets the given one if it does not exist.
     pub(crate) fn retain(&mut self, type_: &str, otherwise: (&str, &str, &str)) {
         let condition = self.all.iter().find(|c| c.type_ == type_).cloned();
@@ -289,20 +286,18 @@ fn append(sentence: &str, message: &str) -> String {
     }
 }
 
-/// Observed health, and the objects it is about.
-struct Observed<'a> {
-    health: &'a HealthState,
-    /// Whether this reconcile has applied other objects than those that the former conditions are about.
+fn health(
+    conditions: &mut Conditions<'_>,
+    health: &HealthState,
+    is_installed: bool,
     has_new_objects: bool,
-}
-
-fn health(conditions: &mut Conditions<'_>, observed: &Observed<'_>, is_installed: bool) {
+) {
     const TYPE: &str = condition::HEALTHY;
     if !is_installed {
         let message = "Installed condition is false";
         return conditions.set(TYPE, "False", reason::INSTALLATION_STATUS_FALSE, message);
     }
-    match observed.health {
+    match health {
         HealthState::Healthy => {
             conditions.set(TYPE, "True", reason::HEALTHY, "BundleInstance is healthy");
         }
@@ -317,7 +312,9 @@ fn health(conditions: &mut Conditions<'_>, observed: &Observed<'_>, is_installed
                 "the applied objects have not been observed yet",
             );
             // False remains with its transition time: the objects were unhealthy before this rollout, and may still be.
-            let is_outdated = observed.has_new_objects && conditions.is_true(TYPE);
+            let former = condition::find(conditions.all, TYPE);
+            let is_outdated =
+                has_new_objects && former.is_some_and(|former| former.status == "True");
             if is_outdated || conditions.has_reason(TYPE, reason::INSTALLATION_STATUS_FALSE) {
                 conditions.set(TYPE, unknown.0, unknown.1, unknown.2);
             } else {
@@ -330,7 +327,7 @@ fn health(conditions: &mut Conditions<'_>, observed: &Observed<'_>, is_installed
 fn progressing(
     conditions: &mut Conditions<'_>,
     outcome: &Outcome,
-    observed: &Observed<'_>,
+    has_new_objects: bool,
     removing: &[String],
 ) {
     const TYPE: &str = condition::PROGRESSING;
@@ -339,10 +336,10 @@ fn progressing(
         reason::UP_TO_DATE,
         reason::WAITING_FOR_HEALTH,
     ];
-    let (status, reason, message) = progress(outcome, observed, removing);
+    let (status, reason, message) = progress(outcome, has_new_objects, removing);
     // Until the same objects are observed again, the previous condition about them remains.
-    let is_kept = *observed.health == HealthState::NotObserved
-        && !observed.has_new_objects
+    let is_kept = outcome.health == HealthState::NotObserved
+        && !has_new_objects
         && matches!(reason, reason::UP_TO_DATE | reason::WAITING_FOR_HEALTH)
         && ABOUT_OBJECTS
             .iter()
@@ -355,7 +352,7 @@ fn progressing(
 
 fn progress(
     outcome: &Outcome,
-    observed: &Observed<'_>,
+    has_new_objects: bool,
     removing: &[String],
 ) -> (Option<&'static str>, &'static str, String) {
     let text = str::to_owned;
@@ -434,7 +431,7 @@ fn progress(
             text("the installed Bundle was replaced by another client; see condition Installed"),
         ),
         (RolloutState::Done(_) | RolloutState::Unchanged, _) => {
-            applied_progress(outcome, observed, removing)
+            applied_progress(outcome, has_new_objects, removing)
         }
     }
 }
@@ -442,12 +439,11 @@ fn progress(
 /// Returns the progress of an instance whose objects are applied.
 fn applied_progress(
     outcome: &Outcome,
-    observed: &Observed<'_>,
+    has_new_objects: bool,
     removing: &[String],
 ) -> (Option<&'static str>, &'static str, String) {
-    let is_unobserved =
-        observed.has_new_objects || matches!(outcome.install, RolloutState::Unchanged);
-    match observed.health {
+    let is_unobserved = has_new_objects || matches!(outcome.install, RolloutState::Unchanged);
+    match &outcome.health {
         HealthState::Progressing(_) => (
             Some("True"),
             reason::WAITING_FOR_HEALTH,

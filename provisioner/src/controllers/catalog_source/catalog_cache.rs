@@ -41,8 +41,7 @@ enum Listing {
 }
 
 /// Identity of the catalog behind a CatalogSource. A CatalogSource with another identity is another catalog, even
-/// under the same name.
-/// Content of the former catalog must not be disclosed to users without read access to the new one.
+/// under the same name. Content of the former catalog must not be disclosed to users without read access to the new one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CatalogIdentity {
     uid: Option<String>,

@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 use unpacker::Digest;
 
-use self::pod_source::{MAX_DELAY, ReadPolicy};
+use self::pod_source::ReadPolicy;
 use super::CatalogKey;
 use super::catalog_cache::CatalogIdentity;
 use super::image::{self, RejectedImage};
@@ -29,6 +29,8 @@ use super::registry_server::{self, CatalogPublisher};
 use super::server_backoff::ServerBackoff;
 use super::status::{CatalogObservation, Connection, Problem, Reason};
 
+/// Maximum delay between attempts to remove objects.
+const MAX_DELAY: Duration = Duration::from_secs(60);
 /// Maximum number of attempts to remove a pod before the failure is reported in the status.
 const MAX_REMOVAL_ATTEMPTS: u32 = 4;
 
@@ -311,8 +313,7 @@ impl CatalogWorker {
         let Some(publisher) = &self.publisher else {
             return;
         };
-        if let Err(error) = publisher.withdraw().await {
-            warn_of_withdrawal(&self.key, &error);
+        if !try_withdraw(publisher, &self.key).await {
             let retries = withdraw(Arc::clone(publisher), self.key.clone());
             self.withdrawal = Some(AbortOnDropHandle::new(tokio::spawn(retries)));
         }
@@ -344,20 +345,24 @@ impl CatalogWorker {
 /// Stops serving a catalog from the built-in server, and retries until that succeeds.
 async fn withdraw(publisher: Arc<CatalogPublisher>, key: CatalogKey) {
     let mut delay = Duration::from_secs(1);
-    while let Err(error) = publisher.withdraw().await {
-        warn_of_withdrawal(&key, &error);
+    while !try_withdraw(&publisher, &key).await {
         sleep(delay).await;
         delay = (delay * 2).min(MAX_DELAY);
     }
 }
 
-fn warn_of_withdrawal(key: &CatalogKey, error: &registry_server::Error) {
-    let problem = manifests::error::chain(error);
-    warn!(
-        catalog = %key,
-        error = problem,
-        "failed to withdraw the previous endpoint of a catalog that another server serves"
-    );
+/// Stops serving a catalog from the built-in server. Returns false, and logs the error, if that fails.
+async fn try_withdraw(publisher: &CatalogPublisher, key: &CatalogKey) -> bool {
+    let result = publisher.withdraw().await;
+    if let Err(error) = &result {
+        let problem = manifests::error::chain(error);
+        warn!(
+            catalog = %key,
+            error = problem,
+            "failed to withdraw the previous endpoint of a catalog that another server serves"
+        );
+    }
+    result.is_ok()
 }
 
 /// Sleeps for the given time, or forever if it is `None`.

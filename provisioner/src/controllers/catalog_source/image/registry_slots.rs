@@ -23,14 +23,9 @@ pub(in crate::controllers::catalog_source) struct RegistrySlots(
 
 impl RegistrySlots {
     /// Waits for a slot of a registry. The permit frees the slot when it is dropped.
-    pub(super) async fn acquire(&self, domain: &str) -> OwnedSemaphorePermit {
-        let slots = self.slots(domain);
-        loop {
-            // The semaphore is never closed.
-            if let Ok(permit) = Arc::clone(&slots).acquire_owned().await {
-                return permit;
-            }
-        }
+    pub(super) async fn acquire(&self, domain: &str) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
+        self.slots(domain).acquire_owned().await.ok()
     }
 
     fn slots(&self, domain: &str) -> Arc<Semaphore> {

@@ -238,7 +238,7 @@ fn edited_template_is_followed_even_if_it_has_the_same_image() {
         )
     };
     let edited = of("r/c:1.{kube_minor_version}");
-    // The catalog of the former template is no longer offered.
+    // PlatformOperators stop using content of the former template at once, so the catalog is read again.
     assert_rows! {
         plan(&edited, &around, None, Duration::ZERO) => planned;
         still(&before) => true;

@@ -7,7 +7,7 @@ use manifests::api::catalog_source::{CatalogSource, Origin, RegistryService};
 use tokio::{sync::watch, time::sleep};
 use tracing::warn;
 
-use super::{CatalogWorker, withdraw};
+use super::{CatalogWorker, MAX_DELAY, try_withdraw, withdraw};
 use crate::controllers::catalog_source::{
     image,
     locate::CatalogPlan,
@@ -20,9 +20,6 @@ use crate::controllers::catalog_source::{
     status::{CatalogObservation, Connection, Problem, Served},
     template_resolution::UnresolvedImage,
 };
-
-/// Maximum delay between attempts to remove objects.
-pub(super) const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// Source of the content that is read for platform operators while a registry pod serves the catalog.
 #[derive(Debug, Clone, Copy)]
@@ -66,8 +63,9 @@ impl CatalogWorker {
             .publisher
             .as_ref()
             .is_some_and(|publisher| publisher.serves());
-        if !takes_over {
-            self.withdraw().await;
+        if !takes_over && let Some(publisher) = &self.publisher {
+            // `taking_over` retries after a failure.
+            try_withdraw(publisher, &self.key).await;
         }
         self.has_pod = Some(true);
         let pod = RegistryPodConfig {
