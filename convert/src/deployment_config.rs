@@ -69,6 +69,9 @@ impl TryFrom<Value> for DeploymentConfig {
             problems.push("selector has no effect on an installed operator; remove it".to_owned());
         }
         let mut config = Value::Object(config);
+        // The check removes an empty selector, but OLM removes the selector of the pods because of it.
+        let selector = config.get("nodeSelector").and_then(Value::as_object);
+        let clears_selector = selector.is_some_and(Map::is_empty);
         for problem in go_types::conform(&mut config, go_types::deployment_config()) {
             problems.push(match problem.kind {
                 ProblemKind::Unknown { hint } => format!(
@@ -80,6 +83,9 @@ impl TryFrom<Value> for DeploymentConfig {
                     expected, found, ..
                 } => format!("{} must be {expected}, not {found}", problem.path),
             });
+        }
+        if clears_selector {
+            mapping(&mut config).insert("nodeSelector".into(), json!({}));
         }
         if let Some(proxy) = proxy {
             problems.extend(check_proxy(&proxy));
@@ -137,7 +143,7 @@ pub(crate) fn apply(config: &DeploymentConfig, deployment: &mut Value) {
                 append_missing(container, "envFrom", sources);
             }
             if let Some(mounts) = config.get("volumeMounts").and_then(Value::as_array) {
-                by_name(container, "volumeMounts", mounts);
+                apply_mounts(container, mounts);
             }
             if let Some(resources) = config.get("resources") {
                 mapping(container).insert("resources".into(), resources.clone());
@@ -150,8 +156,14 @@ pub(crate) fn apply(config: &DeploymentConfig, deployment: &mut Value) {
     if let Some(tolerations) = config.get("tolerations").and_then(Value::as_array) {
         append_missing(pod, "tolerations", tolerations);
     }
-    if let Some(selector) = config.get("nodeSelector") {
-        mapping(pod).insert("nodeSelector".into(), selector.clone());
+    match config.get("nodeSelector").and_then(Value::as_object) {
+        Some(selector) if selector.is_empty() => {
+            mapping(pod).remove("nodeSelector");
+        }
+        Some(selector) => {
+            mapping(pod).insert("nodeSelector".into(), selector.clone().into());
+        }
+        None => {}
     }
     if let Some(affinity) = config.get("affinity").and_then(Value::as_object) {
         apply_affinity(affinity, pod);
@@ -226,6 +238,25 @@ pub(crate) fn by_name(holder: &mut Value, key: &str, more: &[Value]) {
     }
 }
 
+/// Replaces the container's mounts of the same volumes, and adds all others. Mounts of the configuration do not replace each
+/// other, because a volume may have several, as in OLM.
+fn apply_mounts(container: &mut Value, mounts: &[Value]) {
+    if mounts.is_empty() {
+        return;
+    }
+    let Some(list) = list(container, "volumeMounts") else {
+        return;
+    };
+    let own = list.len();
+    for mount in mounts {
+        let mut existing = list.iter_mut().take(own);
+        match existing.find(|existing| existing.get("name") == mount.get("name")) {
+            Some(existing) => existing.clone_from(mount),
+            None => list.push(mount.clone()),
+        }
+    }
+}
+
 fn append_missing(holder: &mut Value, key: &str, more: &[Value]) {
     if more.is_empty() {
         return;
@@ -275,7 +306,7 @@ mod tests {
         let resources = json!({"requests": {"memory": "1Gi"}});
         let from = json!([{"configMapRef": {"name": "m"}}]);
         let volumes = json!([{"name": "v", "emptyDir": {}}]);
-        let mounts = json!([{"name": "v", "mountPath": "/v"}]);
+        let mounts = json!([{"name": "v", "mountPath": "/v"}, {"name": "v", "mountPath": "/w"}]);
         let affinity =
             json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "k"}]});
         let annotations = json!({"annotations": {"kept": "new", "more": "new"}});
@@ -286,6 +317,7 @@ mod tests {
                 => json!([{"key": "k"}, {"key": "l"}]);
             json!({"envFrom": from}), "/spec/template/spec/containers/0/envFrom" => from;
             json!({"nodeSelector": {"new": "yes"}}), "/spec/template/spec/nodeSelector" => json!({"new": "yes"});
+            json!({"nodeSelector": {}}), "/spec/template/spec/nodeSelector" => json!(null);
             json!({"resources": resources}), "/spec/template/spec/containers/0/resources" => resources;
             json!({"volumes": volumes}), "/spec/template/spec/volumes" => volumes;
             json!({"volumeMounts": mounts}), "/spec/template/spec/containers/0/volumeMounts" => mounts;

@@ -32,6 +32,8 @@ pub use self::{
 };
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+/// OpenShift's API for the same roles and bindings, which its API server stores as RBAC objects.
+const OPENSHIFT_RBAC: &str = "authorization.openshift.io";
 
 /// Maximum length of a namespace name. A binding in a namespace with a longer name cannot be created.
 const MAX_NAMESPACE_LEN: usize = 63;
@@ -119,7 +121,7 @@ pub struct Grant {
 
 /// Reports whether an object can grant permissions: a role or a binding.
 pub fn is_rbac(object: &Object) -> bool {
-    object.group() == RBAC
+    matches!(object.group(), RBAC | OPENSHIFT_RBAC)
 }
 
 /// Collects the permissions that objects grant, ordered by subject and scope, the cluster first.
@@ -131,7 +133,7 @@ fn collect_rights(objects: &[Object], budget: &mut Budget) -> Vec<SubjectPermiss
     let roles = Roles::new(objects);
     let mut collected_by_subject: BTreeMap<(Key<'_>, Option<&str>), Collected<'_>> =
         BTreeMap::new();
-    for binding in objects.iter().filter(|object| object.group() == RBAC) {
+    for binding in objects.iter().filter(|object| is_rbac(object)) {
         let namespace = match binding.kind() {
             "ClusterRoleBinding" => None,
             "RoleBinding" if binding.namespace().len() <= MAX_NAMESPACE_LEN => {
@@ -140,7 +142,13 @@ fn collect_rights(objects: &[Object], budget: &mut Budget) -> Vec<SubjectPermiss
             _ => continue,
         };
         let role = |field| text(binding.value(), &["roleRef", field]).unwrap_or_default();
-        let (kind, name) = (role("kind"), role("name"));
+        let kind = match binding.group() {
+            // OpenShift derives the kind from the namespace.
+            OPENSHIFT_RBAC if role("namespace").is_empty() => "ClusterRole",
+            OPENSHIFT_RBAC => "Role",
+            _ => role("kind"),
+        };
+        let name = role("name");
         let role_namespace = if kind == "Role" {
             binding.namespace()
         } else {
@@ -248,11 +256,25 @@ fn collect<'a>(
 
 /// Returns kind, namespace and name of every subject.
 fn holders(binding: &Value) -> impl Iterator<Item = Key<'_>> {
-    let subjects = get_path(binding, &["subjects"]).and_then(Value::as_array);
-    subjects.into_iter().flatten().map(|subject| {
+    let list = |name: &str| {
+        let list = get_path(binding, &[name]).and_then(Value::as_array);
+        list.into_iter().flatten()
+    };
+    let subjects = list("subjects").map(|subject| {
         let field = |name| text(subject, &[name]).unwrap_or_default();
         (field("kind"), field("namespace"), field("name"))
-    })
+    });
+    // Only bindings of OpenShift have these lists.
+    let users = list("userNames").filter_map(Value::as_str).map(|user| {
+        let account = user.strip_prefix("system:serviceaccount:");
+        match account.and_then(|account| account.split_once(':')) {
+            Some((namespace, name)) => ("ServiceAccount", namespace, name),
+            None => ("User", "", user),
+        }
+    });
+    let groups = list("groupNames").filter_map(Value::as_str);
+    let groups = groups.map(|group| ("Group", "", group));
+    subjects.chain(users).chain(groups)
 }
 
 #[cfg(test)]

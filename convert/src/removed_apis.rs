@@ -383,6 +383,23 @@ fn permitted(
     remaining: &mut usize,
     found: &mut BTreeSet<RemovedApiUse>,
 ) -> Option<()> {
+    let mut named = BTreeSet::new();
+    let is_complete = named_apis(rules, removed, remaining, &mut named);
+    // The identity may be long, so it is copied once for each API, not for each rule.
+    found.extend(named.into_iter().map(|api| RemovedApiUse {
+        api: api.clone(),
+        by: ApiUse::Permitted(identity()),
+    }));
+    is_complete
+}
+
+/// Collects the removed APIs whose resources the rules name. Returns `None` if the rules exceed the budget.
+fn named_apis<'a>(
+    rules: &Value,
+    removed: &'a [RemovedApi],
+    remaining: &mut usize,
+    named: &mut BTreeSet<&'a RemovedApi>,
+) -> Option<()> {
     for rule in rules.as_array().into_iter().flatten() {
         let values = |field: &str| {
             let list = rule.get(field).and_then(Value::as_array);
@@ -402,10 +419,7 @@ fn permitted(
         for api in removed {
             let (group, _) = group_version(api.api_version);
             if groups.contains(group) && resources.contains(plural(api.kind).as_str()) {
-                found.insert(RemovedApiUse {
-                    api: api.clone(),
-                    by: ApiUse::Permitted(identity()),
-                });
+                named.insert(api);
             }
         }
     }

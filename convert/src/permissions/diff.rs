@@ -207,6 +207,7 @@ mod tests {
         let cluster = |name, rules: &Value| objects(name, None, rules);
         let read = rule("", &["pods"], &["get", "list"]);
         let all = rule("*", &["*"], &["*"]);
+        let secrets = |names: &[&str]| json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get"]}]);
         let place = "ServiceAccount etcd/etcd, in the whole cluster";
         let line = |resources: &str, verbs: &str| {
             format!(r#"{place}: {{"apiGroups":[""],"resources":[{resources}],"verbs":[{verbs}]}}"#)
@@ -226,6 +227,10 @@ mod tests {
             cluster("a", &read),
                 cluster("a", &json!([{"apiGroups": [""], "resources": ["pods"], "resourceNames": ["x"], "verbs": ["get"]}]))
                 => vec![];
+            // RBAC has no wildcard for names of objects.
+            cluster("a", &secrets(&["*"])), cluster("a", &secrets(&["*", "token"])) => vec![format!(
+                r#"{place}: {{"apiGroups":[""],"resources":["secrets"],"resourceNames":["token"],"verbs":["get"]}}"#
+            )];
             // A namespace is part of the cluster, so it gains nothing; the cluster is more than a namespace.
             cluster("a", &read), objects("a", Some("etcd"), &read) => vec![];
             objects("a", Some("etcd"), &read), cluster("a", &read) => vec![line("\"pods\"", "\"get\",\"list\"")];

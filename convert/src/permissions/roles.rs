@@ -6,8 +6,8 @@ use manifests::object::{Object, get_path, text};
 use serde_json::Value;
 
 use super::{
-    RBAC,
     budget::{Budget, spend},
+    is_rbac,
     rule::Rule,
 };
 
@@ -32,7 +32,7 @@ impl<'a> Roles<'a> {
     pub(super) fn new(objects: &'a [Object]) -> Self {
         let bundled = objects
             .iter()
-            .filter(|o| o.group() == RBAC && matches!(o.kind(), "Role" | "ClusterRole"))
+            .filter(|o| is_rbac(o) && matches!(o.kind(), "Role" | "ClusterRole"))
             .map(|object| {
                 let role = Role {
                     value: object.value(),

@@ -193,7 +193,11 @@ pub(super) fn merge(mut rules: Vec<Rule>, comparisons: &mut usize) -> Vec<Rule> 
         rules.dedup();
     }
     for rule in &mut rules {
-        rule.sets().into_iter().for_each(simplify);
+        // RBAC compares the names of objects literally.
+        let [verbs, resources, groups, _names, urls] = rule.sets();
+        [verbs, resources, groups, urls]
+            .into_iter()
+            .for_each(simplify);
     }
     rules
 }

@@ -174,3 +174,32 @@ fn selectors_match_as_in_the_api_server() {
         json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}) => false;
     );
 }
+
+#[test]
+fn openshift_roles_and_bindings_grant_permissions() {
+    let api = "authorization.openshift.io/v1";
+    let binding = |role: Value, subjects: Value| {
+        let mut binding = subjects;
+        binding["apiVersion"] = api.into();
+        binding["kind"] = "ClusterRoleBinding".into();
+        binding["metadata"] = json!({"name": "b"});
+        binding["roleRef"] = role;
+        binding
+    };
+    let account =
+        json!({"subjects": [{"kind": "ServiceAccount", "namespace": "ops", "name": "operator"}]});
+    let user = json!({"userNames": ["system:serviceaccount:ops:operator"]});
+    let role = json!({
+        "apiVersion": api, "kind": "ClusterRole", "metadata": {"name": "r"}, "rules": [rule(&[""], &["pods"], &["get"])],
+    });
+    let admin =
+        r#"ServiceAccount ops/operator Cluster ["* :*", "* *:*"] {"ClusterRole cluster-admin"}"#;
+    assert_each!(|objects, expected| described(&objects) => expected;
+        vec![binding(json!({"name": "cluster-admin"}), account.clone())] => &[admin][..];
+        vec![binding(json!({"name": "cluster-admin"}), user)] => &[admin];
+        vec![binding(json!({"name": "a", "namespace": "b"}), json!({"groupNames": ["g"], "userNames": ["u"]}))]
+            => &[r#"Group g Cluster [] {"Role a"}"#, r#"User u Cluster [] {"Role a"}"#];
+        vec![binding(json!({"name": "r"}), account), role]
+            => &[r#"ServiceAccount ops/operator Cluster ["get :pods"] {}"#];
+    );
+}

@@ -156,3 +156,16 @@ fn hostile_roles_are_bounded() {
     assert!(found.is_incomplete);
     assert_eq!(found.found.len(), MAX_USES);
 }
+
+#[test]
+fn owner_of_many_rules_is_copied_once_for_each_api() {
+    let rule =
+        json!({"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["get"]});
+    let (rules, copies) = (json!(vec![rule; 1000]), std::cell::Cell::new(0));
+    let mut search = UsageScan::new(kube(24), kube(25));
+    search.rules(&rules, || {
+        copies.set(copies.get() + 1);
+        role(&json!([])).identity()
+    });
+    assert_eq!((search.finish().found.len(), copies.get()), (1, 1));
+}

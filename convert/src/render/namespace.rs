@@ -131,7 +131,12 @@ fn texts(
             Value::Bool(_) | Value::Number(_) => value.to_string(),
             _ => String::new(),
         };
-        let legal = names::qualified(key).and_then(|()| match (field, value) {
+        // The API server ignores the case of the keys of annotations.
+        let checked = match field {
+            "annotations" => key.to_lowercase(),
+            _ => key.clone(),
+        };
+        let legal = names::qualified(&checked).and_then(|()| match (field, value) {
             (_, Value::Null | Value::Array(_) | Value::Object(_)) => Err("must be a string"),
             ("labels", _) => names::label_value(&text),
             _ => Ok(()),

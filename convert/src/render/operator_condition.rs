@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use manifests::{
     names::{self, OPERATOR_CONDITION_VARIABLE},
-    object::{child_mut, text},
+    object::{child_mut, get_path, text},
 };
 use serde_json::{Value, json};
 
@@ -19,12 +19,16 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// ClusterServiceVersion's name, as in OLM. The name of the role differs from OLM's, because OLM creates its own role if it
 /// also runs.
 pub(crate) fn objects(name: &str, deployments: &[Value], namespace: &str) -> Vec<Value> {
-    let pod = ["spec", "template", "spec", "serviceAccountName"];
+    let account = |deployment| {
+        let pod = get_path(deployment, &["spec", "template", "spec"])?;
+        // The deprecated field is used only if the other one is missing.
+        text(pod, &["serviceAccountName"]).or_else(|| text(pod, &["serviceAccount"]))
+    };
     let accounts: BTreeSet<&str> = deployments
         .iter()
-        .map(|entry| service_accounts::account_name(text(entry, &pod).unwrap_or_default()))
+        .map(|entry| service_accounts::account_name(account(entry).unwrap_or_default()))
         .collect();
-    if accounts.is_empty() || name.is_empty() {
+    if accounts.is_empty() || !is_possible(name) {
         return Vec::new();
     }
     let role = names::generate_name(
@@ -61,6 +65,11 @@ pub(crate) fn objects(name: &str, deployments: &[Value], namespace: &str) -> Vec
             "subjects": subjects,
         }),
     ]
+}
+
+/// Reports whether an OperatorCondition can have the name of a ClusterServiceVersion. OLM does not install other versions.
+pub(crate) fn is_possible(name: &str) -> bool {
+    names::dns_subdomain(name).is_ok()
 }
 
 /// Sets the variable with the name of the OperatorCondition in all containers of a Deployment.

@@ -193,6 +193,16 @@ fn operator_condition_and_deployment_config_are_applied() {
     let spec = &template(&conversion)["spec"];
     assert_eq!(spec["nodeSelector"], json!({"disk": "ssd"}));
     assert_rows!(spec["containers"][0]["env"] => json!([{"name": "EMPTY"}, {"name": "OPERATOR_CONDITION_NAME", "value": "tide.v1.4.0"}]));
+    // Pods use the deprecated field for their account if the other one is missing.
+    let pod = format!("{DEPLOYMENTS}/0/spec/template/spec");
+    let deprecated = Bundle::good().remove(CSV, &format!("{pod}/serviceAccountName"));
+    let deprecated = deprecated.csv(&format!("{pod}/serviceAccount"), json!("tide"));
+    assert_rows!(of(deprecated, &options)[2].as_ref().unwrap()["subjects"][0]["name"] => "tide");
+    // No OperatorCondition can have such a name.
+    let misnamed = || Bundle::good().csv("/metadata/name", json!("Tide.v1.4.0"));
+    assert_rows!(of(misnamed(), &options) => [None, None, None]);
+    let conversion = misnamed().convert_with(&options);
+    assert_rows!(template(&conversion)["spec"]["containers"][0]["env"] => json!([{"name": "EMPTY"}, {"name": "OPERATOR_CONDITION_NAME", "value": "other"}]));
     // Without a Deployment, no operator would write the condition.
     assert_rows!(of(Bundle::good().csv(DEPLOYMENTS, json!([])), &options) => [None, None, None]);
 }

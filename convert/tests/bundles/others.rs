@@ -31,12 +31,15 @@ fn install_namespace_precedence() {
 #[test]
 fn the_suggested_template_gives_the_namespace_its_labels() {
     let template = json!({"kind": "Namespace", "metadata": {
-        "name": "tide-system", "annotations": {"note": "n"}, "ownerReferences": [{}],
-        "labels": {"pod-security.kubernetes.io/enforce": "restricted", "monitored": true, "not legal!": "x", "list": []},
+        "name": "tide-system", "annotations": {"note": "n", "Tide.Example.com/note": "n"}, "ownerReferences": [{}],
+        "labels": {
+            "pod-security.kubernetes.io/enforce": "restricted", "monitored": true, "not legal!": "x", "list": [],
+            "Tide.Example.com/label": "x",
+        },
     }});
     let key = "/metadata/annotations/operatorframework.io~1suggested-namespace-template";
     let by = |template: String| Bundle::good().csv(key, template.into()).convert();
-    let expected = json!({"name": "tide-system", "annotations": {"note": "n", KEEP: "true"}, "labels": {
+    let expected = json!({"name": "tide-system", "annotations": {"note": "n", "Tide.Example.com/note": "n", KEEP: "true"}, "labels": {
         "pod-security.kubernetes.io/enforce": "restricted", "monitored": "true",
     }});
     assert_rows!(object(&by(template.to_string()), "Namespace", "tide-system")["metadata"] => expected);
