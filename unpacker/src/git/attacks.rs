@@ -322,6 +322,8 @@ async fn split_frames_are_read_and_false_lengths_are_rejected() {
         b"000" => "ended within a line";
         b"0006a" => "ended within a line";
         b"0011ERR bad\x1b[2Jly" => "the server rejected the request: bad [2Jly";
+        b"0047ERR GitLab is currently unable to handle this request due to load.\n" => "due to load.; try again";
+        b"001eERR upload-pack: not our r" => "the server rejected the request: upload-pack: not our r";
         &[b'a'; 1001] => "the lines exceed the limit of 1000";
     );
 }

@@ -153,8 +153,12 @@ pub(super) fn refused(message: &[u8]) -> Problem {
     let is_hidden = ["not found", "does not exist", "does not appear", "no such"]
         .iter()
         .any(|phrase| lower.contains(phrase));
+    // GitLab: "currently unable to handle this request due to load".
+    let is_busy = lower.contains("due to load") || lower.contains("try again");
     if is_hidden {
         Problem::NotFound { said: message }
+    } else if is_busy {
+        Problem::AbortedByServer { said: message }
     } else {
         Problem::Refused { said: message }
     }

@@ -5,7 +5,7 @@
 
 use std::{fmt, net::IpAddr};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use url::{Host, Url};
 
 use super::{Error, Result};
@@ -181,22 +181,32 @@ fn parse_entry(entry: &str, wildcard: fn(String) -> Hosts) -> Option<NoProxyEntr
     let with_port = entry.rsplit_once(':').filter(|_| network(entry).is_none());
     let with_port = with_port.and_then(|(host, port)| Some((host, Some(port.parse().ok()?))));
     let (host, port) = with_port.unwrap_or((entry, None));
-    let domain = host.strip_prefix('*').unwrap_or(host);
-    let domain = domain.trim_matches('.').to_ascii_lowercase();
+    let subdomains = host.strip_prefix('*').unwrap_or(host).strip_prefix('.');
+    let domain = subdomains.unwrap_or(host).trim_matches('.');
+    let domain = domain.to_ascii_lowercase();
     let hosts = match network(host.trim_matches(['[', ']'])) {
         Some(network) => Hosts::Network(network),
         None if entry == "*" => Hosts::All,
         None if domain.is_empty() => return None,
-        None if host.starts_with(['.', '*']) => wildcard(domain),
+        None if subdomains.is_some() => wildcard(domain),
         None => Hosts::Domain(domain),
     };
     Some(NoProxyEntry { hosts, port })
 }
 
-/// Parses an IP address, optionally with a prefix length.
+/// Parses an IP address, optionally with a prefix length. Hosts with an IPv4-mapped address count as IPv4 hosts, and so do
+/// such networks.
 fn network(text: &str) -> Option<IpNet> {
     let address = || text.parse::<IpAddr>().map(IpNet::from);
-    text.parse().or_else(|_| address()).ok()
+    let network = text.parse().or_else(|_| address()).ok()?;
+    let mapped = |network: Ipv6Net| {
+        let prefix = network.prefix_len().checked_sub(96)?;
+        Ipv4Net::new(network.addr().to_ipv4_mapped()?, prefix).ok()
+    };
+    Some(match network {
+        IpNet::V6(network) => mapped(network).map_or(IpNet::V6(network), IpNet::V4),
+        IpNet::V4(network) => IpNet::V4(network),
+    })
 }
 
 #[cfg(test)]
@@ -256,6 +266,9 @@ mod tests {
             "a.h", "" => "h";
             ".h", "a.h h" => "";
             "*.h", "a.h." => "";
+            // Go accepts an asterisk only before a dot.
+            "*h", "" => "h a.h ah";
+            "::ffff:10.0.0.0/104 [::ffff:11.0.0.1]:80", "10.1.2.3 [::ffff:10.0.0.1] 11.0.0.1" => "12.0.0.1 [fd00::1]";
             "x, h ,y", "h" => "";
             "x h", "h" => "";
             "h:80", "h" => "";

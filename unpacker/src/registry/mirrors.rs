@@ -15,7 +15,7 @@
 mod image_name;
 mod registries_conf;
 
-use image_name::{ImageName, matched};
+use image_name::{ImageName, matched, specificity};
 use manifests::image::Reference;
 
 /// Mirrors of registries, blocked registries, and rules for admitted images.
@@ -284,7 +284,7 @@ impl Mirrors {
         // The first of two rules for the same source applies.
         let rules = self.rules.iter().rev();
         let matches = rules.filter_map(|rule| Some((matched(&rule.source, name)?, rule)));
-        let (length, rule) = matches.max_by_key(|(length, _)| *length)?;
+        let (length, rule) = matches.max_by_key(|(_, rule)| specificity(&rule.source))?;
         Some(MatchedRule {
             rule,
             // A source with a tag is longer than the name, which has no tag.

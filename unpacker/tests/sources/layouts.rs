@@ -69,6 +69,16 @@ fn digest(descriptor: &Value) -> Digest {
 }
 
 #[test]
+fn empty_blob_is_a_layer_without_files() {
+    let layout = Layout::new();
+    let config = layout.blob(CONFIG, b"{}");
+    let layers = [layout.blob(LAYER, &layer()), layout.blob(LAYER, b"")];
+    let manifest = json!({"schemaVersion": 2, "config": config, "layers": layers});
+    layout.index(&[layout.document(MANIFEST, &manifest)]);
+    assert_eq!(layout.read(), "manifests/a");
+}
+
+#[test]
 fn blobs_that_differ_from_their_digests_are_rejected() {
     let layout = Layout::new();
     let image = layout.image(&layer());

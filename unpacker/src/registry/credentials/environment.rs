@@ -11,7 +11,7 @@ use super::{Config, Credentials, Error};
 impl Credentials {
     /// Loads the credentials of the current user from the files that Podman, Skopeo and Docker use. If
     /// `$REGISTRY_AUTH_FILE` is set, only that file is read. Otherwise the files are, in this order:
-    /// `$XDG_RUNTIME_DIR/containers/auth.json`, `~/.config/containers/auth.json`, `$DOCKER_CONFIG/config.json` or
+    /// `$XDG_RUNTIME_DIR/containers/auth.json` or `/run/containers/UID/auth.json`, `~/.config/containers/auth.json`, `$DOCKER_CONFIG/config.json` or
     /// `~/.docker/config.json`, and `~/.dockercfg`. The first file with an entry for a registry is used. Credential
     /// helpers run on demand.
     ///
@@ -44,7 +44,12 @@ impl Credentials {
         let home = variable_path("HOME");
         let at_home = |path: &str| home.as_ref().map(|home| home.join(path));
         let candidates = [
-            variable_path("XDG_RUNTIME_DIR").map(|run| run.join("containers/auth.json")),
+            match variable_path("XDG_RUNTIME_DIR") {
+                Some(run) => Some(run.join("containers/auth.json")),
+                // The directory may be closed to this user.
+                None => Some(sessionless_file(rustix::process::getuid().as_raw()))
+                    .filter(|path| path.is_file()),
+            },
             variable_path("XDG_CONFIG_HOME")
                 .or_else(|| at_home(".config"))
                 .map(|config| config.join("containers/auth.json")),
@@ -59,6 +64,11 @@ impl Credentials {
             configs: configs.into_iter().flatten().collect(),
         })
     }
+}
+
+/// Returns the file that `podman login` writes for a user without a session, such as root, who has no runtime directory.
+fn sessionless_file(uid: u32) -> PathBuf {
+    format!("/run/containers/{uid}/auth.json").into()
 }
 
 /// Reads a credentials file. Returns `None` if the file does not exist.

@@ -22,9 +22,9 @@ const MAX_ANSWER: u64 = 64 << 10;
 
 #[derive(Deserialize)]
 struct Answer {
-    #[serde(rename = "Username")]
+    #[serde(default, rename = "Username")]
     username: String,
-    #[serde(rename = "Secret")]
+    #[serde(default, rename = "Secret")]
     secret: String,
 }
 
@@ -135,6 +135,10 @@ fn parse_response(status: ExitStatus, answer: &[u8]) -> Result<Option<Credential
     {
         return Err("returned control characters".to_owned());
     }
+    // Some helpers report missing credentials by empty ones.
+    if answer.username.is_empty() && answer.secret.is_empty() {
+        return Ok(None);
+    }
     Ok(Some(if answer.username == "<token>" {
         Credential::IdentityToken(answer.secret.into())
     } else {
@@ -171,7 +175,13 @@ mod tests {
         assert_eq!(answer(script).await, Ok(Some(Credential::Basic(basic))));
         let token = r#"echo '{"Username": "<token>", "Secret": "t"}'"#;
         assert_rows!(answer(token).await => Ok(Some(Credential::IdentityToken("t".to_owned().into()))));
-        assert_rows!(answer("echo credentials not found in native keychain; exit 1").await => Ok(None));
+        for script in [
+            "echo credentials not found in native keychain; exit 1",
+            r#"echo '{"ServerURL": "", "Username": "", "Secret": ""}'"#,
+            "echo '{}'",
+        ] {
+            assert_rows!(answer(script).await => Ok(None), "{script}");
+        }
     }
 
     #[tokio::test]

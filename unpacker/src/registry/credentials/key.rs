@@ -1,5 +1,7 @@
 //! Keys of credential entries: `host`, `host:port`, `host/path`, `https://host/v1/`, `*.host`.
 
+use wildmatch::WildMatch;
+
 /// A registry, or a prefix of the repositories in it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
@@ -45,18 +47,33 @@ impl Key {
     }
 }
 
-/// Counts the wildcards that match a host. The rules are those of the kubelet: each `*` matches one label, and the
-/// port must be equal.
+/// Counts the labels of a host that are matched by a wildcard. The rules are those of the kubelet: a `*` matches a label
+/// or a part of it, and the port must be equal.
 fn wildcard_matches(pattern: &str, host: &str) -> Option<usize> {
+    let ((pattern, pattern_port), (host, port)) = (split_port(pattern), split_port(host));
+    if pattern_port != port {
+        return None;
+    }
     let mut patterns = pattern.split('.');
     let mut parts = host.split('.');
     let mut wildcards = 0;
     loop {
         match (patterns.next(), parts.next()) {
             (None, None) => return Some(wildcards),
-            (Some("*"), Some(_)) => wildcards += 1,
             (Some(pattern), Some(part)) if pattern == part => {}
+            (Some(pattern), Some(part))
+                if pattern.contains('*') && WildMatch::new(pattern).matches(part) =>
+            {
+                wildcards += 1;
+            }
             _ => return None,
         }
+    }
+}
+
+fn split_port(text: &str) -> (&str, Option<&str>) {
+    match text.rsplit_once(':') {
+        Some((name, port)) => (name, Some(port)),
+        None => (text, None),
     }
 }

@@ -45,6 +45,22 @@ async fn the_longest_matching_key_wins() {
 }
 
 #[tokio::test]
+async fn wildcards_match_as_those_of_the_kubelet() {
+    let credentials = auths(&["*-good.kubernetes.io", "prefix.*:1111", "k8s.*"]);
+    for (registry, key) in ::tests::rows![
+        "prefix-good.kubernetes.io" => Some("*-good.kubernetes.io");
+        "prefix.io:1111" => Some("prefix.*:1111");
+        "k8s.io" => Some("k8s.*");
+        "k8s.io:5000" => None;
+        "a.b-good.kubernetes.io" => None;
+        "bad.kubernetes.io" => None;
+    ] {
+        let found = credentials.find(registry, "app").await.unwrap();
+        assert_rows!(found => key.map(|key| basic("u", key)), "{registry}");
+    }
+}
+
+#[tokio::test]
 async fn every_format_of_an_entry_is_read() {
     let token = |text: &str| Secret::from(text.to_owned());
     for (entry, credential) in ::tests::rows![

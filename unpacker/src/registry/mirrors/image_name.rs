@@ -36,7 +36,7 @@ impl<'a> ImageName<'a> {
     }
 }
 
-/// Returns the length of the prefix of a name that a scope covers, or `None`. A longer prefix is more specific.
+/// Returns the length of the prefix of a name that a scope covers, or `None`.
 pub(super) fn matched(scope: &str, name: &ImageName<'_>) -> Option<usize> {
     if let Some(suffix) = scope.strip_prefix('*') {
         // `*.example.com` matches all hosts below the domain, on any port and at any depth.
@@ -53,6 +53,12 @@ pub(super) fn matched(scope: &str, name: &ImageName<'_>) -> Option<usize> {
     let is_this_image =
         |((before, behind), text): ((&str, &str), &str)| before == name.text && behind == text;
     (tagged.is_some_and(is_this_image) || pinned.is_some_and(is_this_image)).then_some(scope.len())
+}
+
+/// Returns the rank of a scope among those that cover a name, as in containers/image: a longer scope is more specific, and
+/// so is one without a wildcard among scopes of the same length.
+pub(super) fn specificity(scope: &str) -> (usize, bool) {
+    (scope.len(), !scope.starts_with('*'))
 }
 
 /// Reports whether a scope is a single image with a tag or a digest.

@@ -143,3 +143,25 @@ fn resolved_tag_is_pulled_from_mirrors_for_tags_too() {
     assert!(admits("quay.io/app:v1") && !admits("quay.io/app:v2"));
     assert_eq!(mirrors.of_tag(&pinned).tag, None);
 }
+
+#[test]
+fn longer_source_precedes_a_wildcard_of_the_same_host() {
+    let blocked = |rule| with!(Rule, blocked: true; ..rule);
+    let mirrors = Mirrors::new([
+        rule("*.lab", &[("wide.example", Pull::All)]),
+        rule("*.eu.lab", &[("eu.example", Pull::All)]),
+        blocked(rule("quay.lab", &[("own.example/q", Pull::All)])),
+        blocked(rule("b.lab:5000", &[])),
+        rule(
+            "quay.io",
+            &[("b.lab:5000", Pull::All), ("c.example", Pull::All)],
+        ),
+    ])
+    .unwrap();
+    assert_each!(|image, expected| places(&mirrors, image).unwrap_or_default().join(" ") => expected;
+        "other.lab/app" => "wide.example/app other.lab/app";
+        "x.eu.lab/app" => "eu.example/app x.eu.lab/app";
+        "quay.lab/app" => "own.example/q/app";
+        "quay.io/app" => "c.example/app quay.io/app";
+    );
+}
