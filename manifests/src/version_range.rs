@@ -124,19 +124,6 @@ fn bounds(part: &str, all: &mut Vec<Bound>) -> Result<(), String> {
         .find(|c: char| c.is_ascii_digit())
         .ok_or_else(|| format!("has no version in {part:?}"))?;
     let (comparator, number) = part.split_at(digit);
-    let comparator = match comparator.trim() {
-        "" | "=" | "==" => Comparator::Equal,
-        "!" | "!=" => Comparator::Unequal,
-        "<" => Comparator::Less,
-        "<=" => Comparator::LessOrEqual,
-        ">" => Comparator::Greater,
-        ">=" => Comparator::GreaterOrEqual,
-        other => {
-            return Err(format!(
-                "uses {other:?} in {part:?}; the comparators are =, !=, <, <=, > and >="
-            ));
-        }
-    };
     let exact = |comparator, number: &str| match version::parse_strict(number) {
         Ok(version) => Ok(Bound {
             comparator,
@@ -145,6 +132,24 @@ fn bounds(part: &str, all: &mut Vec<Bound>) -> Result<(), String> {
         Err(_) => Err(format!(
             "has {number:?} where a version <major>.<minor>.<patch> is expected"
         )),
+    };
+    let comparator = match comparator.trim() {
+        "" | "=" | "==" => Comparator::Equal,
+        "!" | "!=" => Comparator::Unequal,
+        "<" => Comparator::Less,
+        "<=" => Comparator::LessOrEqual,
+        ">" => Comparator::Greater,
+        ">=" => Comparator::GreaterOrEqual,
+        // As in blang, an unknown comparator before a wildcard is ignored: `~1.2.x` is 1.2.0.
+        _ if number.contains('x') => {
+            all.push(exact(Comparator::Equal, &flat(number))?);
+            return Ok(());
+        }
+        other => {
+            return Err(format!(
+                "uses {other:?} in {part:?}; the comparators are =, !=, <, <=, > and >="
+            ));
+        }
     };
     // Any x is a wildcard, even within a pre-release, as in blang.
     if !number.contains('x') {
@@ -214,6 +219,8 @@ mod tests {
             "0.9.0 1.0.0-rc.1 1.0.0 1.0.0+b 1.0.5 1.2.0-alpha 1.2.3 1.3.0 2.0.0-rc.1 2.0.0 3.1.0";
         for (ranges, holds) in ::tests::rows![
             &["1.2.3", "=1.2.3", "==1.2.3", "1.2.x"][..] => Some("fffffftffff");
+            // Only 1.2.0 matches.
+            &["~1.2.x", "^1.2.x", "=<1.2.x"] => Some("fffffffffff");
             &["!1.2.3", "!=1.2.3"] => Some("ttttttftttt");
             &["!= 1.0.0"] => Some("ttffttttttt");
             &[">1.0.0", ">=1.x.3"] => Some("ffffttttttt");

@@ -13,7 +13,7 @@ use manifests::{
 use serde_json::{Value, json};
 
 use super::{ConfigMap, Csv, Entry, MAX_BYTES, Package};
-use crate::{render, source::FileSource};
+use crate::{go_json, render, source::FileSource};
 
 // === impl ConfigMap ===
 
@@ -53,12 +53,11 @@ impl ConfigMap {
         let head = package.channels.get(&package.default_channel)?.first()?;
         let icon = self.csvs.get(head.csv)?.object.pointer("/spec/icon/0")?;
         let data = text(icon, &["base64data"])?.replace(' ', "");
-        STANDARD
-            .decode(&data)
+        let data = go_json::base64(&data)
             .ok()
-            .filter(|decoded| !decoded.is_empty())?;
+            .filter(|data| !data.is_empty())?;
         let mediatype = text(icon, &["mediatype"]).unwrap_or_default();
-        Some(json!({"base64data": data, "mediatype": mediatype}))
+        Some(json!({"base64data": STANDARD.encode(data), "mediatype": mediatype}))
     }
 }
 

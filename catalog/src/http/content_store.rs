@@ -70,6 +70,15 @@ impl ContentStore {
     /// # Errors
     /// Returns an error if the directory cannot be read or written, or if another process uses it.
     pub fn open(directory: &Path) -> Result<Self, Error> {
+        fs::create_dir_all(directory).map_err(Error::disk("make", directory))?;
+        let path = directory.join("lock");
+        let lock = File::create(&path).map_err(Error::disk("make", &path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Error::Locked(directory.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(Error::disk("lock", path)(error)),
+        }
+        // Another process may write these files, so only the holder of the lock removes them.
         let unfinished = directory.join(UNFINISHED);
         match fs::remove_dir_all(&unfinished) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -80,13 +89,6 @@ impl ContentStore {
         for subdirectory in [CONTENTS, NAMES, UNFINISHED] {
             let subdirectory = directory.join(subdirectory);
             fs::create_dir_all(&subdirectory).map_err(Error::disk("make", subdirectory))?;
-        }
-        let path = directory.join("lock");
-        let lock = File::create(&path).map_err(Error::disk("make", &path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Error::Locked(directory.to_owned())),
-            Err(TryLockError::Error(error)) => return Err(Error::disk("lock", path)(error)),
         }
         let shelf = Self {
             shared: Arc::new(Shared {

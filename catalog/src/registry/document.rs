@@ -130,7 +130,7 @@ fn bundle(meta: &Meta<'_>) -> Result<(Bundle, BundleFields), String> {
             .field("type")
             .and_then(Node::text)
             .unwrap_or_default();
-        let Some(value) = property.field("value") else {
+        let Some(value) = go_json::property_value(property) else {
             continue;
         };
         match &*kind {

@@ -35,7 +35,7 @@ use super::{
 pub(super) use writer::{Writer, is_unfinished, sweep};
 
 /// Magic number and version of the format. Change it whenever the same catalog would produce a different file.
-const MAGIC: &[u8; 8] = b"rkregis\x01";
+const MAGIC: &[u8; 8] = b"rkregis\x02";
 const FOOTER: usize = 8 + 32 + 32 + 8;
 /// Maximum size of an index in bytes. A million bundles need less.
 const MAX_INDEX_SIZE: u64 = 1 << 30;

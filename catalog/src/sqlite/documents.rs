@@ -27,6 +27,7 @@ use super::{
     connection::SqliteConnection,
     rows::{Package, RowIndex},
 };
+use crate::go_json;
 
 /// Maximum number of values in the manifests of a bundle, which are parsed in memory. The largest known bundles have
 /// 53,000.
@@ -69,15 +70,18 @@ struct BundleColumns {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Csv {
+    #[serde(deserialize_with = "blobs::null_as_default")]
     kind: String,
+    #[serde(deserialize_with = "blobs::null_as_default")]
     metadata: Metadata,
+    #[serde(deserialize_with = "blobs::null_as_default")]
     spec: Spec,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Metadata {
-    annotations: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, Option<String>>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -92,7 +96,9 @@ struct Spec {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct IconField {
+    #[serde(deserialize_with = "blobs::null_as_default")]
     base64data: String,
+    #[serde(deserialize_with = "blobs::null_as_default")]
     mediatype: String,
 }
 
@@ -190,7 +196,10 @@ impl<'a> PackageBlobs<'a> {
             let csv: Csv = self.csv(bundle)?.unwrap_or_default();
             version = csv.spec.version;
             let mut annotations = csv.metadata.annotations.unwrap_or_default();
-            skip_range = annotations.remove("olm.skipRange").unwrap_or_default();
+            skip_range = annotations
+                .remove("olm.skipRange")
+                .flatten()
+                .unwrap_or_default();
         }
         if !has("bundlepath") {
             image = Some(String::new());
@@ -229,9 +238,8 @@ impl<'a> PackageBlobs<'a> {
         let icon = csv.spec.icon.into_iter().flatten().next();
         Ok(icon.and_then(|icon| {
             // As in opm: some icons contain spaces.
-            let data = BASE64_STANDARD
-                .decode(&icon.base64data)
-                .or_else(|_| BASE64_STANDARD.decode(icon.base64data.replace(' ', "")))
+            let data = go_json::base64(&icon.base64data)
+                .or_else(|_| go_json::base64(&icon.base64data.replace(' ', "")))
                 .ok()
                 .filter(|data| !data.is_empty())?;
             Some(Icon {

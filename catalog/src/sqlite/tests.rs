@@ -168,3 +168,55 @@ fn rows_of_no_package_are_reported_and_skipped() {
     assert_eq!(blobs.lines().count(), 3, "{blobs}");
     assert!(!blobs.contains("nowhere") && !blobs.contains("pathless") && !blobs.contains("cut"));
 }
+
+#[test]
+fn null_in_a_csv_is_an_empty_value() {
+    let dir = DatabaseDir::new();
+    let images = json!([{"name": "a", "image": "example.com/a:1"}]);
+    for (metadata, spec) in ::tests::rows![
+        json!({"annotations": {"a": null}}) => json!({"relatedImages": images});
+        json!({}) => json!({"icon": [{"base64data": null, "mediatype": null}], "relatedImages": images});
+        json!({}) => json!({"relatedImages": [{"name": null, "image": "example.com/a:1"}]});
+    ] {
+        let csv = json!({"kind": "ClusterServiceVersion", "metadata": metadata, "spec": spec});
+        let database = dir.open(&format!("UPDATE operatorbundle SET bundle = '{csv}';"));
+        ::tests::assert_has(blobs(&database, "tide"), r#""image":"example.com/a:1""#);
+    }
+}
+
+#[test]
+fn malformed_dependency_is_a_finding() {
+    let dir = DatabaseDir::new();
+    let add = |type_: &str, value: &str| {
+        format!(
+            "INSERT INTO dependencies(type, value, operatorbundle_name) VALUES ('{type_}', '{value}', 'tide.v1.0.0');"
+        )
+    };
+    for (type_, value) in [
+        ("olm.package", r#"{"packageName":"#),
+        ("olm.package", r#"{"packageName": "moon", "version": 1}"#),
+        ("olm.gvk", "x"),
+    ] {
+        let database = dir.open(&add(type_, value));
+        let catalog = load(Source::Files(&database), &Limits::default()).unwrap();
+        assert!(!catalog.is_valid(), "{value}");
+    }
+    let database = dir.open(&add(
+        "olm.package",
+        r#"{"PackageName": "moon", "version": null}"#,
+    ));
+    let required = r#"{"packageName":"moon","versionRange":""}"#;
+    ::tests::assert_has(blobs(&database, "tide"), required);
+}
+
+#[test]
+fn icon_is_decoded_as_in_go() {
+    let dir = DatabaseDir::new();
+    // Line breaks, a space, and trailing bits.
+    for data in ["aGVs\nbG8=\n", "aGVs bG8=", "aGVsbG9="] {
+        let csv = json!({"spec": {"icon": [{"base64data": data, "mediatype": "image/png"}]}});
+        let database = dir.open(&format!("UPDATE operatorbundle SET csv = '{csv}';"));
+        let icon = r#""icon":{"base64data":"aGVsbG8=","mediatype":"image/png"}"#;
+        ::tests::assert_has(blobs(&database, "tide"), icon);
+    }
+}

@@ -4,7 +4,11 @@
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::{dynamic::Dynamic, fixture::Served, testing::starts};
+use crate::{
+    dynamic::Dynamic,
+    fixture::{Served, bundle, dir},
+    testing::{chained, starts},
+};
 
 /// Formats an entry as `channel bundle replaces`.
 fn edges(answers: &[Value]) -> Vec<String> {
@@ -14,6 +18,24 @@ fn edges(answers: &[Value]) -> Vec<String> {
         fields.join(" ")
     };
     answers.iter().map(edge).collect()
+}
+
+// parity: grpc-1
+#[tokio::test]
+async fn null_values_of_properties_are_served() {
+    let types = ["olm.deprecated", "olm.constraint", "example.com/any"];
+    let properties = types.map(|type_| json!({"type": type_, "value": null}));
+    let package = chained("cork", "c", &[bundle("cork", "1.0.0", &properties)]);
+    let catalog = dir(&[("c.json", &package)]);
+    let served = Served::start(catalog.path()).await;
+    let client = Dynamic::connect(served.address).await;
+    let requested = json!({"pkgName": "cork", "channelName": "c", "csvName": "cork.v1.0.0"});
+    let answers = client.call("GetBundle", requested).await.unwrap();
+    let found = answers[0]["properties"].as_array().unwrap();
+    for type_ in types {
+        let property = json!({"type": type_, "value": "null"});
+        assert!(found.contains(&property), "{found:?}");
+    }
 }
 
 // parity: grpc-3

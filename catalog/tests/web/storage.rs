@@ -92,8 +92,11 @@ async fn restart_keeps_content_and_removes_partial_files() {
     let mut site = Site::with(&catalog()).await;
     let before = site.all().await;
     let dir = site.dir.path().join("shelf");
+    let unfinished = dir.join("unfinished/another");
+    fs::write(&unfinished, "half").unwrap();
     let error = ContentStore::open(&dir).unwrap_err().to_string();
     assert!(error.contains("used by another process"), "{error}");
+    assert!(unfinished.exists());
     drop(site.stop.take());
     site.task.await.unwrap();
     drop(site.shelf);

@@ -56,7 +56,7 @@ pub(super) fn read(
             dependencies.is_some(),
             properties.is_some(),
         ];
-        package = package.or_else(|| annotated_package(&value, is_json(&file.bytes)));
+        package = package.or_else(|| annotated_package(&value));
         let mut read = |key| {
             let entries = list(&value, key, &file.bytes, warnings);
             entries.unwrap_or_else(|problem| {
@@ -92,14 +92,14 @@ fn is_json(bytes: &[u8]) -> bool {
 }
 
 /// Returns the package if the annotations contain at least one that opm recognizes.
-fn annotated_package(value: &Value, is_json: bool) -> Option<String> {
+fn annotated_package(value: &Value) -> Option<String> {
     let annotations = field(value, "annotations")?.as_object()?;
     let annotations = Value::Object(annotations.clone());
     let read = |key| match field(&annotations, key) {
         None => Some(String::new()),
         Some(Value::String(text)) => Some(text.clone()),
-        // Go's YAML decoder converts numbers to strings where a string is expected.
-        Some(other @ (Value::Number(_) | Value::Bool(_))) if !is_json => Some(other.to_string()),
+        // Go's YAML decoder converts numbers to strings where a string is expected. opm reads JSON with them as YAML.
+        Some(other @ (Value::Number(_) | Value::Bool(_))) => Some(other.to_string()),
         Some(_) => None,
     };
     let package = read(PACKAGE)?;
@@ -126,7 +126,7 @@ fn list(
         Some((name, Value::Array(items))) => (name, items),
         Some((name, other)) => return Err(format!("{name} is {}", type_name(other))),
     };
-    let is_json = is_json(bytes);
+    let mut is_json = is_json(bytes);
     let mut list = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
         if !matches!(item, Value::Object(_) | Value::Null) {
@@ -135,7 +135,10 @@ fn list(
         let type_ = match field(item, "type") {
             None => String::new(),
             Some(Value::String(text)) => text.clone(),
-            Some(other @ (Value::Number(_) | Value::Bool(_))) if !is_json => other.to_string(),
+            Some(other @ (Value::Number(_) | Value::Bool(_))) => {
+                is_json = false;
+                other.to_string()
+            }
             Some(other) => {
                 return Err(format!("the type of {name}[{at}] is {}", type_name(other)));
             }

@@ -1,6 +1,6 @@
 //! Serialized blobs. The order of fields is that of opm.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 #[derive(Serialize)]
@@ -60,8 +60,17 @@ pub(super) struct Property {
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct RelatedImage {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(super) name: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(super) image: String,
+}
+
+/// Reads null as the default value, as Go does.
+pub(super) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -9,10 +9,14 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use super::{Property, legacy, memory::BlobMemory};
-use crate::sqlite::{
-    connection::SqliteConnection,
-    rows::{DEPRECATED, RowIndex},
+use super::{MAX_VALUES, Property, legacy, memory::BlobMemory};
+use crate::{
+    go_json,
+    json::Tape,
+    sqlite::{
+        connection::SqliteConnection,
+        rows::{DEPRECATED, RowIndex},
+    },
 };
 
 const GVK: &str = "olm.gvk";
@@ -44,8 +48,7 @@ pub(super) struct Gvk {
     pub(super) version: String,
 }
 
-#[derive(Serialize, Deserialize, Default)]
-#[serde(default)]
+#[derive(Serialize)]
 struct Package {
     #[serde(rename = "packageName")]
     name: String,
@@ -157,21 +160,29 @@ fn property(type_: String, value: &str) -> Option<Property> {
 
 /// Converts a required API or package to a property. Other types are omitted, as in opm.
 fn dependency(type_: &str, value: &str) -> Option<Property> {
-    match type_ {
-        GVK => {
-            let gvk: Gvk = serde_json::from_str(value).unwrap_or_default();
-            synthesized(REQUIRED_GVK, &gvk)
-        }
-        PACKAGE => {
-            let package: Package = serde_json::from_str(value).unwrap_or_default();
-            let required = Required {
-                name: package.name,
-                range: package.version,
-            };
-            synthesized("olm.package.required", &required)
-        }
-        _ => None,
+    let (required, fields) = match type_ {
+        GVK => (REQUIRED_GVK, &go_json::GVK_REQUIRED),
+        PACKAGE => ("olm.package.required", &go_json::PACKAGE_PROPERTY),
+        _ => return None,
+    };
+    let mut tape = Tape::default();
+    let node = tape.read(value.as_bytes(), MAX_VALUES).ok();
+    let Some(node) = node.filter(|node| go_json::check(*node, fields).is_ok()) else {
+        // A malformed value becomes a string, which the check of the catalog reports.
+        return synthesized(required, &value);
+    };
+    let text = |field: &str| go_json::text(node, field);
+    if type_ == GVK {
+        let (group, kind, version) = (text("group"), text("kind"), text("version"));
+        let gvk = Gvk {
+            group,
+            kind,
+            version,
+        };
+        return synthesized(required, &gvk);
     }
+    let (name, range) = (text("packageName"), text("version"));
+    synthesized(required, &Required { name, range })
 }
 
 /// Adds the manifests as properties.
