@@ -185,6 +185,10 @@ impl Pruner<'_> {
         }
         Ok(if token.is_some() {
             CleanupOutcome::Terminating("many custom resources are still being deleted".to_owned())
+        } else if !terminating.is_empty() {
+            // The operator removes their finalizers, so the CRD is not released before that.
+            let terminating: Vec<_> = terminating.iter().collect();
+            CleanupOutcome::Terminating(describe_terminating(&terminating))
         } else if !retained.is_empty() {
             let retained: Vec<_> = retained.iter().collect();
             CleanupOutcome::Retained(format!(
@@ -192,9 +196,6 @@ impl Pruner<'_> {
                 describe_remaining(retained.len(), &retained, "left"),
                 labels::KEEP
             ))
-        } else if !terminating.is_empty() {
-            let terminating: Vec<_> = terminating.iter().collect();
-            CleanupOutcome::Terminating(describe_terminating(&terminating))
         } else {
             CleanupOutcome::Empty
         })

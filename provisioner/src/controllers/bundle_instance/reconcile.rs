@@ -35,6 +35,9 @@ use super::{
 use crate::{cluster::overrides::ContentDigests, runtime::metrics::Controller};
 use apply::backoff::spread;
 
+/// Delay of the next attempt after the inventory or the served APIs could not be read.
+pub(crate) const READ_RETRY: Duration = Duration::from_secs(15);
+
 /// Error of a reconcile that was not finished. Problems of the instance itself are reported in its status.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -94,6 +97,7 @@ pub(crate) async fn reconcile(
         }
         bundles::adopt(&instance, &shared, &mut state).await;
         let (outcome, requeue_after) = Box::pin(run_steps(&instance, &shared, &mut state)).await;
+        let requeue_after = earliest(requeue_after, state.watch_retry);
         let before = current_status(&instance, &state);
         if let Some(left) = state.quiet_period(&instance, &before, &outcome) {
             return Ok(Action::requeue(left));
@@ -156,7 +160,10 @@ async fn finish_rollout(
 ) {
     let now = (shared.ctx.now)();
     revisions::follow_clock(status, now);
-    if revisions::is_rolled_out(&instance.spec, status, outcome, now) {
+    let hash = template::hash(instance);
+    if revisions::is_rolled_out(&instance.spec, status, outcome, now)
+        && !revisions::awaits_rollback(&instance.spec, status, &hash)
+    {
         revisions::promote(status);
         state.excused = None;
         // The service account may have changed.
@@ -237,7 +244,7 @@ async fn run_steps(
                 remedy: Remedy::World,
             })
         };
-        return (outcome, Some(Duration::from_secs(15)));
+        return (outcome, Some(READ_RETRY));
     }
     if let Some((valid, install)) = left_alone(instance) {
         state.progress = None;
@@ -252,6 +259,7 @@ async fn run_steps(
         };
         return (outcome, None);
     }
+    restart_deadline(instance, shared, state, &mut status);
     let hash = template::hash(instance);
     let bundles = bundles::owned_by(instance, shared);
     let desired = bundles::template_bundle(instance, shared, state, &bundles, &hash, &status).await;
@@ -314,6 +322,21 @@ async fn run_steps(
         bundles::delete_unused(instance, shared, &bundles, desired, &status, &outcome).await;
     }
     (outcome, requeue_after)
+}
+
+/// Restarts the deadline of a rollout that a pause has interrupted. The next write of the status records that.
+fn restart_deadline(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
+    status: &mut BundleInstanceStatus,
+) {
+    if let Some(resumed) = revisions::resumed(status, (shared.ctx.now)()) {
+        let written = state.status.as_ref().map(|written| written.0);
+        let written = written.unwrap_or_else(|| version(instance));
+        state.status = Some(Box::new((written, resumed.clone())));
+        *status = resumed;
+    }
 }
 
 /// Returns the state of an instance that is not changed: paused, or of an unknown provisioner class.

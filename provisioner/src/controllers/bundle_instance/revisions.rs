@@ -20,6 +20,7 @@ use manifests::api::{
         BundleInstance, BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionState,
         RevisionStatus, ServiceAccountRef, ready,
     },
+    condition,
     owner::InstanceOwner,
     revision::RevisionDetails,
 };
@@ -259,6 +260,20 @@ pub(crate) fn promote(status: &mut BundleInstanceStatus) {
     status.previous = None;
 }
 
+/// Reports whether the newest revision of the template with this hash was given up, and the rollback to the active revision
+/// has not started. The active revision remains active until then.
+pub(crate) fn awaits_rollback(
+    spec: &BundleInstanceSpec,
+    status: &BundleInstanceStatus,
+    hash: &str,
+) -> bool {
+    let newest = status.rolling_out();
+    spec.rollback_to.is_none()
+        && status.failed_template_hash.as_deref() == Some(hash)
+        && status.active().is_some()
+        && newest.is_some_and(|newest| newest.cause != Cause::Rollback)
+}
+
 /// Reports whether a rollout ends with this outcome: every object is applied, and all are healthy or the deadline has
 /// passed.
 pub(crate) fn is_rolled_out(
@@ -279,6 +294,22 @@ pub(crate) fn is_rolled_out(
         }
         HealthState::NotObserved => false,
     }
+}
+
+/// Returns the status in which the deadline of the newest revision restarts, because the instance was paused; `None` if it was
+/// not, or if no revision is being rolled out.
+pub(crate) fn resumed(
+    status: &BundleInstanceStatus,
+    now: Timestamp,
+) -> Option<BundleInstanceStatus> {
+    let progressing = condition::find(&status.conditions, condition::PROGRESSING);
+    progressing.filter(|progressing| progressing.reason == condition::reason::PAUSED)?;
+    status.rolling_out()?;
+    let mut resumed = status.clone();
+    let newest = newest_of(&mut resumed.revisions)?;
+    let since = newest.applied.as_mut().unwrap_or(&mut newest.created);
+    since.0 = now;
+    Some(resumed)
 }
 
 /// Restarts the deadline of the newest revision if the clock was set back.

@@ -123,6 +123,25 @@ async fn operator_finalizes_its_custom_resources(scene: &Scene) {
     assert_eq!(names(&pruned.deleted), expected, "{pruned:?}");
 }
 
+/// The operator finalizes the other custom resources before the CRD is kept for an annotated one.
+async fn operator_finalizes_beside_kept_custom_resources(scene: &Scene) {
+    let inventory = scene.install(&[scene.crd(), deployment("operator")]).await;
+    let keep = json!({"annotations": {labels::KEEP: "true"}});
+    scene.create_widget("retained", keep).await;
+    let finalizers = json!({"finalizers": ["example.com/operator"]});
+    scene.create_widget("finalized", finalizers).await;
+    let pruned = scene.prune(&inventory, Delete).await;
+    assert_eq!(names(&pruned.terminating), [scene.crd_name()], "{pruned:?}");
+    assert_eq!(pruned.deleted, []);
+    let free = json!({"metadata": {"finalizers": null}});
+    merge(&scene.widgets(), "finalized", &free).await;
+    let pruned = scene.prune(&inventory, Delete).await;
+    let released = names(pruned.released.keys());
+    assert_eq!(released, [scene.crd_name()], "{pruned:?}");
+    assert_eq!(names(&pruned.deleted), ["operator"]);
+    delete(&scene.widgets(), "retained").await;
+}
+
 /// A CRD is kept with the custom resources that an annotation keeps.
 async fn kept_custom_resources_keep_their_crd(scene: &Scene) {
     let inventory = scene.install(&[scene.crd()]).await;
@@ -139,6 +158,7 @@ async fn kept_custom_resources_keep_their_crd(scene: &Scene) {
 async fn crds_are_pruned_by_policy_and_use() {
     let scene = Scene::new("policy").await;
     operator_finalizes_its_custom_resources(&scene).await;
+    operator_finalizes_beside_kept_custom_resources(&scene).await;
     kept_custom_resources_keep_their_crd(&scene).await;
     delete(&scene.crds(), &scene.crd_name()).await;
     scene.end().await;

@@ -128,6 +128,29 @@ async fn rejected_service_account_repairs_nothing() {
     fixture.uninstall().await;
 }
 
+// After a restart, the watches start although the API server fails the first request for the kinds of a group.
+#[tokio::test]
+async fn failed_lookup_of_kinds_delays_watches_by_seconds() {
+    let (cluster, _audit, _lease) = empty().await;
+    let relay = Relay::new(cluster).await;
+    let world = World::bare(cluster);
+    let provisioner = Provisioner::start(cluster, relay.options()).await;
+    let fixture = Fixture::new(&world, "unseen").await;
+    fixture.install(&[fixture.web("web")]).await;
+    provisioner.kill().await;
+
+    relay.fails(Fault::Failed(&["/apis/apps/v1"]));
+    let provisioner = Provisioner::start(cluster, relay.options()).await;
+    let failure = "failed to list the served APIs; retrying to watch the objects";
+    provisioner.wait_log(failure).await;
+    relay.restore();
+    let deployments: Api<Deployment> = fixture.api();
+    delete(&deployments, "web").await;
+    let deployment = async || deployments.get_opt("web").await.unwrap();
+    becomes("recreated", deployment, Option::is_some).await;
+    fixture.uninstall().await;
+}
+
 // Rollouts take a part of the workers: those that wait for the API server delay neither the repair nor the deletion of
 // another instance.
 #[tokio::test]

@@ -6,6 +6,8 @@ use kube::api::PostParams;
 use manifests::api::bundle_instance::{RemovedApi, Rollback};
 
 use super::*;
+use crate::faults::support::empty;
+use crate::support::{Options, Provisioner, storage};
 
 /// Returns the status of a Widget that failed.
 fn stalled(generation: i64) -> Value {
@@ -52,6 +54,76 @@ async fn earlier_failure_causes_no_rollback() {
     })
     .await;
     assert_eq!(fixture.text("changed").await.as_deref(), Some("2"));
+    fixture.uninstall().await;
+}
+
+// After a restart, a failure that existed before the upgrade causes no rollback either.
+#[tokio::test]
+async fn earlier_failure_causes_no_rollback_after_a_restart() {
+    let (cluster, _audit, _lease) = empty().await;
+    let store = storage();
+    let options = tests::with!(Options, storage: Some(store.path().to_owned()));
+    let provisioner = Provisioner::start(cluster, options.clone()).await;
+    let world = World::bare(cluster);
+    let fixture = Fixture::new(&world, "restarted").await;
+    let objects = |text: &str| {
+        vec![
+            fixture.widget_crd(),
+            fixture.widget("broken", 1),
+            fixture.map("changed", text),
+        ]
+    };
+    let mut declared = fixture.declare(&objects("1")).await;
+    declared.spec.rollback = Rollback::OnFailure;
+    fixture.create(declared).await;
+    fixture.observe("broken", stalled(1)).await;
+    fixture.wait("Healthy", "False").await;
+
+    // An object of another client blocks the unpacked bundle until the restart.
+    world.apply(&fixture.map("taken", "foreign")).await;
+    let mut second = objects("2");
+    second.push(fixture.map("taken", "2"));
+    fixture.upgrade("v2", &second).await;
+    fixture.reports("is not managed by a BundleInstance").await;
+    provisioner.kill().await;
+    delete(&fixture.maps(), "taken").await;
+    let _provisioner = Provisioner::start(cluster, options).await;
+    fixture.has_text(ROLLOUT_TIMEOUT, "changed", "2").await;
+    observe(2 * OBSERVATION, async || {
+        let failed = fixture.read().await.status.unwrap().failed_template_hash;
+        assert!(failed.is_none(), "{failed:?}");
+    })
+    .await;
+    fixture.uninstall().await;
+}
+
+// A rollback that is blocked at the deadline is not abandoned: the failed revision does not become active.
+#[tokio::test]
+async fn blocked_rollback_outlives_the_deadline() {
+    let fixture = Fixture::new(running().await, "blocked").await;
+    let objects = |text: &str, size: u8, is_immutable: bool| {
+        let mut map = fixture.map("changed", text);
+        map["immutable"] = json!(is_immutable);
+        [fixture.widget_crd(), fixture.widget("operand", size), map]
+    };
+    let mut declared = fixture.declare(&objects("1", 1, false)).await;
+    declared.spec.rollback = Rollback::OnFailure;
+    declared.spec.progress_deadline_seconds = Some(3);
+    fixture.create(declared).await;
+    fixture.observe_generation("operand", 1).await;
+    fixture.is_active(1).await;
+    // No operator observes generation 2, and the ConfigMap cannot be changed back.
+    fixture.upgrade("v2", &objects("2", 2, true)).await;
+    fixture.reports("rollback failed").await;
+    observe(2 * OBSERVATION, async || {
+        let status = fixture.read().await.status.unwrap();
+        assert!(status.failed_template_hash.is_some());
+        assert_eq!(status.active().map(|active| active.number), Some(1));
+    })
+    .await;
+    delete(&fixture.maps(), "changed").await;
+    fixture.has_reason("Installed", "RolledBack").await;
+    fixture.has_text(ROLLOUT_TIMEOUT, "changed", "1").await;
     fixture.uninstall().await;
 }
 

@@ -19,6 +19,7 @@ use crate::{
     cluster::impersonation,
     controllers::bundle_instance::{
         outcome::HealthState,
+        reconcile::READ_RETRY,
         revisions,
         rollback::Unhealthy,
         state::{InstanceContext, InstanceState},
@@ -38,6 +39,7 @@ pub(crate) async fn watch(
 ) {
     let served = *shared.ctx.discovery.changes().borrow();
     let is_current = state.is_watched && state.served == served;
+    state.watch_retry = None;
     let Some(inventory) = state.inventory.as_ref().filter(|_| !is_current) else {
         return;
     };
@@ -85,7 +87,10 @@ pub(crate) async fn watch(
             state.is_watched = true;
             state.served = served;
         }
-        Err(error) => warn!(%error, "failed to list the served APIs; watches start later"),
+        Err(error) => {
+            state.watch_retry = Some(READ_RETRY);
+            warn!(%error, "failed to list the served APIs; retrying to watch the objects");
+        }
     }
 }
 

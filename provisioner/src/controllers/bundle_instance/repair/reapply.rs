@@ -457,12 +457,25 @@ impl DriftedObjects<'_> {
 
     /// Returns the missing kinds that drifted objects need.
     fn still_required(&self, absent: &[MissingKind]) -> Vec<MissingKind> {
+        let default = self.status.install_namespace.as_deref().unwrap_or_default();
+        // The scope of a missing kind is unknown: a record may have no namespace, or one that the API server ignored.
+        let is_same = |needed: &Identity, drifted: &Identity| {
+            let namespace = drifted.namespace.as_str();
+            (&needed.group, &needed.kind, &needed.name)
+                == (&drifted.group, &drifted.kind, &drifted.name)
+                && (namespace.is_empty()
+                    || namespace == needed.namespace
+                    || needed.namespace.is_empty() && namespace == default)
+        };
         let needing = |absent: &MissingKind| {
-            let needed_by = absent.needed_by.iter();
-            needed_by
-                .filter(|identity| self.objects.contains(identity))
-                .cloned()
-                .collect::<Vec<_>>()
+            let is_needing = |drifted: &&Identity| {
+                absent
+                    .needed_by
+                    .iter()
+                    .any(|needed| is_same(needed, drifted))
+            };
+            let drifted = self.objects.iter();
+            drifted.filter(is_needing).cloned().collect::<Vec<_>>()
         };
         absent
             .iter()
@@ -472,5 +485,47 @@ impl DriftedObjects<'_> {
             })
             .filter(|absent| !absent.needed_by.is_empty())
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn recorded_object_without_namespace_requires_its_api() {
+        let instance: BundleInstance = crate::fixtures::object(json!({"metadata": {"name": "a"}}));
+        let status =
+            with!(BundleInstanceStatus::default() => install_namespace: Some("tide".to_owned()));
+        let view = InstanceView::default();
+        let monitor = |namespace: &str| {
+            crate::fixtures::identity("monitoring.coreos.com", "ServiceMonitor", namespace, "m")
+        };
+        for (recorded, drifted, is_required) in ::tests::rows![
+            "", "tide" => true;
+            "tide", "tide" => true;
+            "tide", "" => true;
+            "", "elsewhere" => false;
+            "other", "tide" => false;
+        ] {
+            let absent = MissingKind {
+                api_version: "monitoring.coreos.com/v1".to_owned(),
+                kind: "ServiceMonitor".to_owned(),
+                needed_by: vec![monitor(recorded)],
+            };
+            let objects = [monitor(drifted)];
+            let drift = DriftedObjects {
+                instance: &instance,
+                status: &status,
+                objects: &objects,
+                view: &view,
+            };
+            let required = drift.still_required(&[absent]).into_iter();
+            let found: Vec<_> = required.flat_map(|absent| absent.needed_by).collect();
+            let expected = is_required.then(|| monitor(drifted));
+            assert_rows!(found => expected.into_iter().collect::<Vec<_>>(), "{recorded:?} {drifted:?}");
+        }
     }
 }

@@ -121,3 +121,44 @@ fn inventory_covers_all_revisions_whose_objects_may_exist() {
         assert_eq!(numbers, expected, "{states:?} {removing:?}");
     }
 }
+
+#[test]
+fn given_up_revision_awaits_its_rollback() {
+    use RevisionState::{Active, RollingOut};
+    for (states, failed, pin, hash, expected) in ::tests::rows![
+        &[Active, RollingOut][..], Some("hash-2"), None, "hash-2" => true;
+        &[Active, RollingOut], None, None, "hash-2" => false;
+        &[Active, RollingOut], Some("hash-2"), None, "hash-3" => false;
+        &[Active, RollingOut], Some("hash-2"), Some(2), "hash-2" => false;
+        &[Active], Some("hash-2"), None, "hash-2" => false;
+        &[RollingOut], Some("hash-1"), None, "hash-1" => false;
+    ] {
+        let status = with!(status(states) => failed_template_hash: failed.map(str::to_owned));
+        let spec = spec(&json!({"rollbackTo": pin}));
+        assert_rows!(awaits_rollback(&spec, &status, hash) => expected, "{states:?} {failed:?} {pin:?} {hash}");
+    }
+}
+
+#[test]
+fn deadline_restarts_after_a_pause() {
+    use RevisionState::{Active, RollingOut};
+    let now = Timestamp::from_second(5000).unwrap();
+    let left = |states: &[RevisionState], reason: &str| {
+        let conditions = json!([{
+            "type": "Progressing", "status": "False", "reason": reason, "message": "",
+            "lastTransitionTime": "1970-01-01T00:00:00Z",
+        }]);
+        let conditions = serde_json::from_value(conditions).unwrap();
+        let resumed = resumed(&with!(status(states) => conditions: conditions), now)?;
+        time_left(
+            &spec(&json!({"progressDeadlineSeconds": 30})),
+            resumed.rolling_out()?,
+            now,
+        )
+    };
+    assert_rows! {
+        left(&[Active, RollingOut], "Paused") => Some(Duration::from_secs(30));
+        left(&[Active, RollingOut], "WaitingForHealth") => None;
+        left(&[Active], "Paused") => None;
+    }
+}

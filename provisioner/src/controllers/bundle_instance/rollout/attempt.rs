@@ -106,8 +106,12 @@ pub(super) async fn attempt(
         let revision = record(shared, &owner, before, target, &rendered).await?;
         let current = current.iter().map(|step| step.object.identity());
         let leaving = plan.leaving.iter().map(|leaving| leaving.identity.clone());
-        let excused = unhealthy_now(&ctx.informers.view(&owner.name), current.chain(leaving));
-        state.excused = Some((revision.number, excused));
+        // After a restart, the informers have not observed all objects yet. Then, the records decide later.
+        state.excused = view.synced.then(|| {
+            let observed = ctx.informers.view(&owner.name);
+            let excused = unhealthy_now(&observed, current.chain(leaving));
+            (revision.number, excused)
+        });
         revisions::add(&mut revisions, revision);
     }
     let inventory = state.inventory.get_or_insert_default();

@@ -158,12 +158,12 @@ fn namespace(name: &str) -> Identity {
     }
 }
 
-/// Returns an inventory in which missing objects count as never applied, so that an object that another client has created
-/// again is not overwritten.
+/// Returns an inventory in which objects that the informers have not observed count as never applied, so that an object that
+/// another client has created again is not overwritten. After a restart, these are all objects.
 pub(crate) fn observed(inventory: &Inventory, view: &InstanceView) -> Inventory {
     let mut inventory = inventory.clone();
-    for identity in &view.absent {
-        if let Some(entry) = inventory.get_mut(identity) {
+    for (identity, entry) in &mut inventory {
+        if !view.objects.contains_key(identity) {
             entry.fields = None;
         }
     }

@@ -1,5 +1,10 @@
 //! The constraints of a catalog in the preflight.
 
+use apply::{
+    informers::{InstanceView, ObservedObject},
+    inventory::{Entry, Inventory},
+    managed_fields::Fingerprint,
+};
 use catalog::model::{Bundle, PLAIN_V0, Package};
 use manifests::{
     api::bundle::{BundleSource, ImageSource},
@@ -65,4 +70,23 @@ fn bundle_min_kube_version_counts_before_the_catalog() {
     let max = || Some("4.20".to_owned());
     assert_rows!(constraints(facts(Some("1.29.0")), DIGEST, &chosen) => (max(), Some("1.29.0".to_owned())));
     assert_rows!(constraints(facts(None), DIGEST, &chosen) => (max(), Some("1.30.0".to_owned())));
+}
+
+#[test]
+fn ownership_of_unobserved_objects_is_checked() {
+    let identity = |name: &str| crate::fixtures::identity("", "ConfigMap", "tide", name);
+    let entry = || with!(Entry::default() => fields: Some(Fingerprint::UNKNOWN));
+    let names = ["observed", "absent", "unknown", "unwatched"];
+    let inventory: Inventory = names.map(|name| (identity(name), entry())).into();
+    let mut view = InstanceView::default();
+    view.objects
+        .insert(identity("observed"), ObservedObject::default());
+    view.absent.insert(identity("absent"));
+    view.unknown.insert(identity("unknown"));
+    let found = observed(&inventory, &view);
+    let applied = found.iter().filter(|(_, entry)| entry.fields.is_some());
+    let applied: Vec<&str> = applied
+        .map(|(identity, _)| identity.name.as_str())
+        .collect();
+    assert_eq!(applied, ["observed"]);
 }
