@@ -49,6 +49,9 @@ pub enum Part {
     Patch,
 }
 
+/// Maximum number of variables without a value that an error names.
+const MAX_UNRESOLVED: usize = 64;
+
 /// All variables by name.
 pub const VARIABLES: [(&str, Variable); 11] = [
     ("kube_major_version", Variable::Kube(Part::Major)),
@@ -106,7 +109,7 @@ pub enum Error {
 /// Variables without a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unresolved {
-    /// The names in the order of the text, each once, truncated.
+    /// The first names in the order of the text, each once, truncated.
     pub names: Vec<String>,
     /// Whether one of them is unknown. All others currently have no value in the cluster.
     pub has_unknown: bool,
@@ -156,7 +159,9 @@ pub fn resolve(text: &str, values: &TemplateValues) -> Result<String, Error> {
                     image.push_str(&value);
                 } else {
                     unresolved.has_unknown |= variable.is_none();
-                    push_unique(&mut unresolved.names, excerpt(name));
+                    if unresolved.names.len() < MAX_UNRESOLVED {
+                        push_unique(&mut unresolved.names, excerpt(name));
+                    }
                     push_variable(&mut image, name);
                 }
             }

@@ -195,3 +195,14 @@ fn olm_annotation_precedes_ours_and_the_image() {
         assert_rows!((choice.holder, choice.text, &*choice.ignored_sources) => (counts, text, ignored), "{image} {rukpak:?} {olm:?}");
     }
 }
+
+#[test]
+fn error_names_a_limited_number_of_variables() {
+    let names: Vec<String> = (0..5_000).map(|number: u32| number.to_string()).collect();
+    let text = format!("{{{}}}", names.join("}{"));
+    let Err(Error::Unresolved(unresolved)) = resolve(&text, &values()) else {
+        panic!("resolved");
+    };
+    assert_eq!(unresolved.names.len(), MAX_UNRESOLVED);
+    assert_eq!(unresolved.partial, text);
+}

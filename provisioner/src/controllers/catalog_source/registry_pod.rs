@@ -28,7 +28,7 @@ mod teardown;
 pub use self::apply::{Error, RegistryPodState, TagCheck, is_restricted, reconcile};
 pub use self::manifest::{PodEnvironment, PodServer, RegistryPodObjects, RegistryPodSpec, objects};
 pub use self::options::{ExtractContent, Options, Security};
-pub use self::reconciler::{RegistryPodConfig, RegistryPodReconciler, needs_pod};
+pub use self::reconciler::{RegistryPodConfig, RegistryPodReconciler, needs_pod, served_image};
 pub use self::teardown::{exist, remove, return_service, tear_down};
 pub(super) use self::{
     repair_backoff::RepairBackoff,

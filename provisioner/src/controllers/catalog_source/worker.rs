@@ -181,6 +181,10 @@ impl CatalogWorker {
             self.publish_event(source, EventType::Warning, "ImageTemplate", warning)
                 .await;
         }
+        if plan.olm_serves && !self.is_selectable {
+            // OLM serves the catalog, and no platform operator chooses from it.
+            return sleep_or_forever(None).await;
+        }
         match &plan.catalog {
             CatalogLocation::Invalid(message) => {
                 self.observed = CatalogObservation {
@@ -195,19 +199,9 @@ impl CatalogWorker {
                 self.report_problem(source, message.clone()).await;
                 sleep_or_forever(None).await;
             }
-            CatalogLocation::Unresolved(unresolved) => match &unresolved.last {
-                Some(last) if self.is_in_pod => {
-                    self.serve_from_pod(source, &plan, last, ReadPolicy::LastImage(unresolved))
-                        .await;
-                }
-                // An existing pod was created for an earlier template and is left unchanged.
-                _ => {
-                    if self.is_in_pod {
-                        self.may_have_pod(source).await;
-                    }
-                    self.follow_unresolved(source, &plan, unresolved).await;
-                }
-            },
+            CatalogLocation::Unresolved(unresolved) => {
+                self.serve_unresolved(source, &plan, unresolved).await;
+            }
             CatalogLocation::Pending { why: message, left } => {
                 let (catalogs, identity) = (
                     &self.shared.ctx.catalogs,

@@ -113,6 +113,16 @@ async fn each_catalog_is_pulled_with_its_own_secrets() {
     let login = format!("--creds={}:{}", OWNER.name, OWNER.password);
     let documents = tide(&["1.0.0"]);
     let image = push_documents(&registry, "org/catalog:v1", &documents, Some(&login));
+    // In memory, credentials take many times their size.
+    let entries =
+        (0..12_000).map(|number| (format!("r{number}.example.com"), json!({"auth": "YTpi"})));
+    let entries: serde_json::Map<String, Value> = entries.collect();
+    let large = pull_secret("catalogs", "large", &json!({"auths": entries}).to_string());
+    shelf.apply(&large).await;
+    let spec = json!({"image": image, "secrets": ["large"]});
+    shelf.declare("catalogs", "large", spec).await;
+    shelf.fails_with("large", "bytes in total").await;
+    shelf.forget(&["large"]).await;
     let secret = pull_secret("catalogs", "pull", &registry.docker_config(OWNER));
     shelf.apply(&secret).await;
     let with = json!({"image": image, "secrets": ["", "pull"]});

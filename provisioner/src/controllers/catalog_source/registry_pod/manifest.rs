@@ -120,7 +120,9 @@ pub fn objects(
         .map(|secret| json!({"name": secret}))
         .collect();
     let ports = json!([{"name": "grpc", "port": PORT, "targetPort": PORT, "protocol": "TCP"}]);
-    let spec = json!({"ports": ports, "selector": selector});
+    // A pod that OLM has left also has the labels of the other selectors.
+    let served = json!({CATALOG: name, MANAGED: "true", labels::CATALOG_POD: "true"});
+    let spec = json!({"ports": ports, "selector": served});
     let hashed = hash(&spec);
     let service_labels = json!({SERVICE_HASH: hashed});
     let serving = json!({

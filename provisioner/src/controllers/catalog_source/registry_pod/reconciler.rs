@@ -7,8 +7,8 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
+use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::{Client, ResourceExt as _};
 use manifests::{
     api::catalog_source::{CatalogSource, Origin},
     content::normalize,
@@ -374,10 +374,7 @@ fn last_asked(source: &CatalogSource, now: Timestamp) -> Option<Timestamp> {
 
 /// Returns the location of the catalog in the existing pods of an image. A ready pod takes precedence.
 fn place_in(pods: &[Pod], image: &str) -> Option<CatalogDir> {
-    let location = |pod: &Pod| {
-        let containers = pod.spec.as_ref().map(|spec| spec.containers.iter());
-        let mut containers = containers.into_iter().flatten();
-        let container = containers.find(|container| container.name == CONTAINER)?;
+    containers(pods).find_map(|container| {
         if container.image.as_deref() != Some(image) {
             return None;
         }
@@ -386,13 +383,35 @@ fn place_in(pods: &[Pod], image: &str) -> Option<CatalogDir> {
         }
         let path = container.args.as_ref()?.get(1)?;
         Some(CatalogDir::Path(path.clone()))
-    };
+    })
+}
+
+/// Returns the image of the existing pod of a catalog, or `None` if it has no pod. A ready pod takes precedence.
+///
+/// # Errors
+/// Returns an error if the API server rejects a request.
+pub async fn served_image(
+    client: &Client,
+    source: &CatalogSource,
+) -> Result<Option<String>, Error> {
+    let options = Options::default();
+    let desired = desired(source, "", &options, PodServer::Entrypoint);
+    let pods = pods(client, &desired).await?;
+    let image = containers(&pods).find_map(|container| container.image.clone());
+    Ok(image)
+}
+
+/// Returns the containers that serve the catalog in pods that are not terminating, those of ready pods first.
+fn containers(pods: &[Pod]) -> impl Iterator<Item = &Container> {
     let observed = pods.iter().map(|pod| (PodObservation::from_pod(pod), pod));
     let mut present: Vec<_> = observed
         .filter(|(pod, _)| pod.presence == PodPresence::Present)
         .collect();
     present.sort_by_key(|(pod, _)| (!pod.is_ready, pod.since));
-    present.into_iter().find_map(|(_, pod)| location(pod))
+    present.into_iter().filter_map(|(_, pod)| {
+        let mut containers = pod.spec.as_ref()?.containers.iter();
+        containers.find(|container| container.name == CONTAINER)
+    })
 }
 
 /// Returns the pod options of a CatalogSource and the path of their field.

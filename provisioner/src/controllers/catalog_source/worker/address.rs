@@ -1,6 +1,7 @@
 //! Catalogs that another server serves: reads the requested packages over gRPC.
 
 use std::{
+    collections::BTreeSet,
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -36,8 +37,14 @@ impl CatalogWorker {
         let mut requested = catalogs.wanted.subscribe();
         let mut lost = pin!(client.disconnected());
         let (mut packages_read, mut refresh_at) = (Arc::new(Packages::default()), Instant::now());
+        let is_selectable = self.is_selectable;
         loop {
-            let names = requested.borrow_and_update().clone();
+            // Of a catalog that no platform operator chooses from, only the state of the connection is reported.
+            let names = if is_selectable {
+                requested.borrow_and_update().clone()
+            } else {
+                BTreeSet::new()
+            };
             if Instant::now() >= refresh_at {
                 packages_read = Arc::default();
                 refresh_at = Instant::now() + spread(REFRESH_INTERVAL);
@@ -63,7 +70,7 @@ impl CatalogWorker {
             );
             // A smaller set of requested packages is already covered.
             let more = async {
-                while requested.changed().await.is_ok() {
+                while is_selectable && requested.changed().await.is_ok() {
                     if !requested.borrow().is_subset(&packages_read.requested) {
                         return;
                     }

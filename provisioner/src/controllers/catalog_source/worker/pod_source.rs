@@ -120,6 +120,32 @@ impl CatalogWorker {
         match never {}
     }
 
+    /// Serves the last image of a template that currently resolves to none, until the plan changes. If only an earlier
+    /// template had an image, an existing pod serves that image.
+    pub(super) async fn serve_unresolved(
+        &mut self,
+        source: &Arc<CatalogSource>,
+        plan: &CatalogPlan,
+        unresolved: &UnresolvedImage,
+    ) {
+        let last = match &unresolved.last {
+            None if self.is_in_pod => self.image_of_pod(source).await,
+            last => last.clone(),
+        };
+        match last {
+            Some(last) if self.is_in_pod => {
+                let reading = ReadPolicy::LastImage(unresolved);
+                self.serve_from_pod(source, plan, &last, reading).await;
+            }
+            _ => {
+                // No pod serves the catalog.
+                self.is_in_pod = false;
+                self.catalog.pod.forget_report();
+                self.follow_unresolved(source, plan, unresolved).await;
+            }
+        }
+    }
+
     /// Reports whether a registry pod may exist that has to be removed.
     pub(super) async fn may_have_pod(&mut self, source: &CatalogSource) -> bool {
         if self.has_pod.is_none() {
@@ -130,6 +156,22 @@ impl CatalogWorker {
             }
         }
         self.has_pod != Some(false)
+    }
+
+    /// Returns the image of the existing registry pod, or `None` if the catalog has no pod. Retries failed requests.
+    async fn image_of_pod(&self, source: &CatalogSource) -> Option<String> {
+        let mut delay = Duration::from_secs(1);
+        loop {
+            let image = registry_pod::served_image(&self.shared.ctx.client, source);
+            let error = match Box::pin(image).await {
+                Ok(image) => return image,
+                Err(error) if error.is_forbidden() => return None,
+                Err(error) => manifests::error::chain(&error),
+            };
+            warn!(catalog = %self.key, error, "failed to read the registry pod of a catalog; retrying");
+            sleep(delay).await;
+            delay = (delay * 2).min(MAX_DELAY);
+        }
     }
 
     /// Removes the registry pod of a catalog that must not have one, and retries until that succeeds. Checks for a pod

@@ -82,6 +82,7 @@ async fn catalog_with_pod_config_has_its_own_pod() {
 
     objects_of_olm_are_kept(&shelf, &image).await;
     pod_is_deleted_with_an_external_server(&shelf).await;
+    pod_is_kept_while_an_edited_template_has_no_image(&shelf, &registry).await;
 }
 
 /// The pod is deleted when the shared server has the catalog, and the Service is unchanged.
@@ -194,6 +195,51 @@ async fn pod_is_deleted_with_an_external_server(shelf: &Shelf) {
     wait_deleted(services, "tides").await;
     served_are(&next, &[]).await;
     next.end().await;
+}
+
+/// The pod of the former template serves until the edited one has an image: it is recreated, also after a restart.
+async fn pod_is_kept_while_an_edited_template_has_no_image(shelf: &Shelf, registry: &Registry) {
+    let image = push_tide(registry, "org/catalog:k1", &["1.0.0"]);
+    let template = |tag: &str| {
+        let image = registry.image(&format!("org/catalog:{tag}"));
+        json!({"image": image, "grpcPodConfig": {"priorityClassName": ""}})
+    };
+    let served = |leader: &Leader| {
+        let served = leader.served();
+        served.contains(&r#"{namespace="catalogs",name="dynamic"} 0"#.to_owned())
+    };
+    let pods = shelf.api::<Pod>("catalogs");
+    let pod = async || {
+        let mut pods = list(&pods).await.into_iter();
+        pods.find(|pod| {
+            pod.name_any().starts_with("dynamic-") && pod.metadata.deletion_timestamp.is_none()
+        })
+    };
+    let mut leader = Leader::start(&shelf.cluster, HERE);
+    let resolved = template("k{kube_major_version}");
+    shelf.declare("catalogs", "dynamic", resolved).await;
+    let mut before = found("a pod", pod).await;
+    let unresolved = json!({"spec": template("{ocp_major_version}")});
+    merge(&shelf.sources("catalogs"), "dynamic", &unresolved).await;
+    let reported = json!({"conditions": [{"reason": "UnableToResolve"}]});
+    shelf.reports("dynamic", reported).await;
+    for is_restarted in [false, true] {
+        if is_restarted {
+            leader.end().await;
+            leader = Leader::start(&shelf.cluster, THERE);
+        }
+        until("counted", async || served(&leader), |counted| *counted).await;
+        delete(&pods, &before.name_any()).await;
+        let is_new = |pod: &Option<Pod>| {
+            let pod = pod.as_ref();
+            pod.is_some_and(|pod| pod.uid() != before.uid())
+        };
+        before = until("recreated", pod, is_new).await.unwrap();
+        let containers = &before.spec.as_ref().unwrap().containers;
+        let images = containers.iter().map(|container| &container.image);
+        assert!(images.flatten().any(|found| *found == image), "{before:?}");
+    }
+    leader.end().await;
 }
 
 fn are_terminating(pods: &[Pod]) -> bool {

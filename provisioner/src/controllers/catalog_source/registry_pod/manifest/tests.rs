@@ -91,7 +91,10 @@ fn pod_and_its_objects_match_those_of_olm() {
             },
             "spec": {
                 "ports": [{"name": "grpc", "port": 50051, "targetPort": 50051, "protocol": "TCP"}],
-                "selector": {"olm.catalogSource": "tide", "olm.managed": "true"},
+                // A pod of OLM, which lacks the last label, is not selected.
+                "selector": {
+                    "olm.catalogSource": "tide", "olm.managed": "true", "core.rukpak.io/catalog-pod": "true",
+                },
             },
         });
     }
