@@ -52,11 +52,14 @@ impl OperatorCondition {
         let status = self.status.as_ref();
         let is_upgradeable = |condition: &&Condition| condition.type_ == UPGRADEABLE;
         let accepted = status.and_then(|status| status.conditions.iter().find(is_upgradeable));
+        // As in OLM, any override other than True refuses upgrades.
+        if let Some(by_admin) = self.spec.overrides.iter().find(is_upgradeable) {
+            return Some(by_admin).filter(|condition| condition.status != "True");
+        }
         self.spec
-            .overrides
+            .conditions
             .iter()
             .find(is_upgradeable)
-            .or_else(|| self.spec.conditions.iter().find(is_upgradeable))
             .or_else(|| accepted.filter(|condition| !self.is_stale(condition)))
             .filter(|condition| condition.status == "False")
     }
@@ -97,6 +100,7 @@ mod tests {
             none, is("Unknown"), is("False") => false;
             is("True"), is("False"), is("False") => false;
             is("False"), is("True"), is("True") => true;
+            is("Unknown"), is("True"), is("True") => true;
         ] {
             let condition: OperatorCondition = serde_json::from_value(json!({
                 "apiVersion": "operators.coreos.com/v2", "kind": "OperatorCondition", "metadata": {"name": "a", "namespace": "b"},

@@ -18,13 +18,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt as _, future, stream};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, future, stream};
 use kube::{
     Api, ResourceExt as _,
     core::GroupVersionKind,
     runtime::{
         Controller, WatchStreamExt as _, controller,
-        reflector::{self, ObjectRef, Store},
+        reflector::{self, ObjectRef, Store, store::Writer},
         watcher,
     },
 };
@@ -44,6 +44,7 @@ use super::{instances::Instances, new_permissions::PermissionCache, olm_packages
 use crate::{
     cluster::written_versions::Written,
     controllers::{backoff::Backoff, context::Context},
+    runtime::metrics::Controller as Of,
 };
 use apply::{
     api_error,
@@ -165,6 +166,49 @@ pub(crate) async fn run(ctx: Context, stop: CancellationToken) {
     control(&ctx, &stop).await;
 }
 
+/// Returns a function that counts a triggered operator in the length of the work queue.
+fn count_triggered(ctx: &Context) -> impl Fn(&str) + use<> {
+    let metrics = Arc::clone(&ctx.metrics);
+    move |name| metrics.queue(Of::Platform).triggered(name)
+}
+
+/// Returns the stream of changed operators, and fills their cache.
+fn changed_operators(
+    shared: &Arc<Shared>,
+    operators_writer: Writer<PlatformOperator>,
+    wake: UnboundedSender<ObjectRef<PlatformOperator>>,
+) -> impl Stream<Item = Result<PlatformOperator, watcher::Error>> + Send + use<> {
+    let ctx = &shared.ctx;
+    patient(watcher(
+        Api::<PlatformOperator>::all(ctx.client.clone()),
+        watcher::Config::default(),
+    ))
+    .modify(|operator| operator.metadata.managed_fields = None)
+    .reflect(operators_writer)
+    .inspect({
+        let shared = Arc::clone(shared);
+        move |event| {
+            if let Err(error) = event
+                && api_error::is_outage(api_error::code(error))
+            {
+                // The API server may have another version after its restart.
+                shared.ctx.versions.doubt();
+            }
+            if let Ok(watcher::Event::Delete(operator)) = event {
+                shared.forget(operator, &wake);
+            }
+            if !matches!(event, Ok(watcher::Event::InitApply(_)) | Err(_)) {
+                shared.track_packages();
+            }
+        }
+    })
+    .touched_objects()
+    .inspect_ok({
+        let triggered = count_triggered(ctx);
+        move |operator| triggered(&operator.name_any())
+    })
+}
+
 async fn control(ctx: &Context, stop: &CancellationToken) {
     let (wake, woken) = mpsc::unbounded_channel();
     let (instances, following) = super::instances::follow(&ctx.client, wake.clone());
@@ -197,35 +241,16 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
         _ = shared.instances.are_listed() => {}
         () = stop.cancelled() => {}
     }
-    let stream = patient(watcher(
-        Api::<PlatformOperator>::all(ctx.client.clone()),
-        watcher::Config::default(),
-    ))
-    .modify(|operator| operator.metadata.managed_fields = None)
-    .reflect(operators_writer)
-    .inspect({
-        let shared = Arc::clone(&shared);
-        move |event| {
-            if let Err(error) = event
-                && api_error::is_outage(api_error::code(error))
-            {
-                // The API server may have another version after its restart.
-                shared.ctx.versions.doubt();
-            }
-            if let Ok(watcher::Event::Delete(operator)) = event {
-                shared.forget(operator, &wake);
-            }
-            if !matches!(event, Ok(watcher::Event::InitApply(_)) | Err(_)) {
-                shared.track_packages();
-            }
-        }
-    })
-    .touched_objects();
+    let stream = changed_operators(&shared, operators_writer, wake);
     let all = stream::select_all([
         changes_of(ctx.catalogs.changes()),
         changes_of(shared.olm.changes()),
         changes_of(ctx.versions.changes()),
-    ]);
+    ])
+    .inspect({
+        let (triggered, operators) = (count_triggered(ctx), operators.clone());
+        move |()| (operators.state().iter()).for_each(|operator| triggered(&operator.name_any()))
+    });
     let woken = {
         let shared = Arc::clone(&shared);
         stream::unfold(woken, |mut woken| async {
@@ -235,6 +260,10 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
         .filter({
             let operators = operators.clone();
             move |name| future::ready(operators.get(name).is_some())
+        })
+        .inspect({
+            let triggered = count_triggered(ctx);
+            move |operator| triggered(&operator.name)
         })
     };
     Controller::for_stream(stream, operators)
@@ -253,8 +282,14 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
             Arc::clone(&shared),
         )
         .for_each(|result| {
-            if let Err(error @ controller::Error::QueueError(_)) = result {
-                warn!(%error, "watch of PlatformOperators failed; reconnecting");
+            match result {
+                Err(controller::Error::ObjectNotFound(deleted)) => {
+                    ctx.metrics.queue(Of::Platform).dequeued(&deleted.name);
+                }
+                Err(error @ controller::Error::QueueError(_)) => {
+                    warn!(%error, "watch of PlatformOperators failed; reconnecting");
+                }
+                _ => {}
             }
             future::ready(())
         })

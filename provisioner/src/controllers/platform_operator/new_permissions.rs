@@ -75,6 +75,9 @@ pub(super) async fn compute(
         class,
         installed: installed.as_ref().and_then(ResourceExt::uid),
         namespace: status.and_then(|status| status.install_namespace.clone()),
+        requested: (operator.spec.bundle.as_ref())
+            .and_then(|bundle| bundle.install_namespace.clone())
+            .or_else(|| instance.spec.install_namespace.clone()),
         kubernetes: ctx.versions.kubernetes().await.map_err(unknown)?,
     };
     let uid = operator.uid().unwrap_or_default();
@@ -119,6 +122,11 @@ async fn render_and_compare(
     let pinned = unpacker::unpack(&ctx.store, &source, &access, unpack, &progress).await?;
     let (store, limits) = (Arc::clone(&ctx.store), unpack.limits);
     let load = move || store.get(&pinned.digest, &limits);
+    // Without a requested namespace, the next bundle determines its namespace, as in a rollout.
+    let options = Options {
+        install_namespace: question.requested.clone(),
+        ..options
+    };
     let converter = converter(Some(question.class), options);
     let converted = ctx.conversions.run(load, converter).await;
     let converted = converted.map_err(|_| Error::Cancelled)??;

@@ -18,10 +18,13 @@ async fn upgrades_follow_single_edges_up_to_the_approved_version() {
     let surf = platform.bundles("surf", &["1.0.0", "1.1.0", "2.0.0"]).await;
     let mut sand = platform.bundles("sand", &["1.0.0"]).await;
     sand.push(bundle_with_more_permissions(&platform, "sand", "1.0.1").await);
-    let all: [(&str, &[Value]); 3] = tests::rows![
+    let mut dune = platform.bundles("dune", &["1.0.0"]).await;
+    dune.push(bundle_in_another_namespace(&platform, "dune", "1.0.1").await);
+    let all: [(&str, &[Value]); 4] = tests::rows![
         "tide" => &tide;
         "surf" => &surf;
         "sand" => &sand;
+        "dune" => &dune;
     ];
     let first = all.map(|(name, bundles)| (name, &bundles[..1]));
     let server = platform.serve_mine(&packages(&first)).await;
@@ -29,6 +32,7 @@ async fn upgrades_follow_single_edges_up_to_the_approved_version() {
         json!({"package": {"name": "tide"}}),
         json!({"package": {"name": "surf"}, "upgradeApproval": "Manual"}),
         json!({"package": {"name": "sand"}, "approveNewRights": "Manual"}),
+        json!({"package": {"name": "dune"}, "approveNewRights": "Manual"}),
     ] {
         platform.declare(spec).await;
     }
@@ -87,6 +91,12 @@ async fn packages_follow_the_apiserver(
 
 async fn new_permissions_wait_for_their_digest(platform: &Platform) {
     let gains = "requests new permissions that are not approved";
+    // The same permissions in another namespace are new.
+    let status = platform.waits("dune", "1.0.1", gains).await;
+    let rules = status.new_rights.unwrap().rules.join("\n");
+    tests::assert_has(&rules, "ServiceAccount elsewhere/dune-operator");
+    assert_eq!(platform.choices("dune").await, ["1.0.0"]);
+
     let status = platform.waits("sand", "1.0.1", gains).await;
     let permissions = status.new_rights.unwrap();
     let rules = permissions.rules.join("\n");
@@ -109,6 +119,18 @@ async fn new_permissions_wait_for_their_digest(platform: &Platform) {
     let sand = platform.operators().get("sand").await.unwrap();
     let why = sand.status.unwrap().chosen_bundle.unwrap().why.join("\n");
     assert!(why.contains("its new permissions are approved"), "{why}");
+}
+
+/// Returns a bundle that suggests another namespace than the former version.
+async fn bundle_in_another_namespace(platform: &Platform, name: &str, version: &str) -> Value {
+    const CSV: &str = "manifests/csv.yaml";
+    let content = operator(name, version, &[]);
+    let mut csv: Value = serde_json::from_slice(content.read(CSV).unwrap()).unwrap();
+    csv["metadata"]["annotations"] =
+        json!({"operatorframework.io/suggested-namespace": "elsewhere"});
+    let content = operator(name, version, &[(CSV, csv)]);
+    let image = platform.push(&format!("{name}:v{version}"), &content).await;
+    bundle(name, version, &image)
 }
 
 /// Returns a bundle with permission to read Secrets.

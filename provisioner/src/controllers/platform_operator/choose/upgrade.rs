@@ -93,10 +93,14 @@ impl UpgradeChooser<'_> {
         is_gone.then_some(catalog)
     }
 
-    /// Returns the overrides of the spec.
+    /// Returns the overrides of the spec, and those in the BundleInstance: OpenShift's CRD of PlatformOperators drops the
+    /// former.
     fn overrides(&self) -> impl Iterator<Item = &Override> {
         let bundle = self.input.operator.spec.bundle.as_ref();
-        bundle.into_iter().flat_map(|bundle| &bundle.overrides)
+        let instance = self.input.existing.ours();
+        let of_bundle = bundle.into_iter().flat_map(|bundle| &bundle.overrides);
+        let of_instance = instance.into_iter();
+        of_bundle.chain(of_instance.flat_map(|instance| &instance.spec.overrides))
     }
 
     /// Chooses the next bundle: only of the version `minor`, if set, and up to the version `newest`, if set.

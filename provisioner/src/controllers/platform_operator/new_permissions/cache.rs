@@ -23,7 +23,10 @@ pub(super) struct PermissionQuery {
     pub(super) class: Class,
     /// UID of the installed Bundle.
     pub(super) installed: Option<String>,
+    /// Namespace of the installed bundle.
     pub(super) namespace: Option<String>,
+    /// Namespace that the spec requests for the next bundle.
+    pub(super) requested: Option<String>,
     pub(super) kubernetes: KubeVersion,
 }
 
@@ -160,6 +163,7 @@ mod tests {
             class: Class::Registry,
             installed: Some("uid of 1.0.0".to_owned()),
             namespace: None,
+            requested: None,
             kubernetes: KubeVersion::new(1, 30),
         }
     }

@@ -156,6 +156,32 @@ fn override_applies_to_one_image() {
 }
 
 #[test]
+fn override_of_content_or_in_the_instance_causes_no_upgrade() {
+    let content = format!("sha256:{}", "c".repeat(64));
+    let installed =
+        with!(status("1.0.0", true) => |status| status["contentDigest"] = content.clone().into());
+    let live = instance(&chosen("1.0.0", None), &installed);
+    let case = |live: &BundleInstance| {
+        let package = limited(&["1.0.0", "1.1.0"], &[("1.0.0", "4.12")]);
+        let case = Case::new(package).with(live.clone()).on("4.12");
+        case.recorded_minors("4.12 1.0")
+    };
+    let overrides = |digest: &str| json!([{"constraint": "maxOpenShiftVersion", "digest": digest, "reason": "tested"}]);
+    let waits = "have 1.0.0, next 1.1.0";
+    let of_content = json!({"bundle": {"overrides": overrides(&content)}});
+    assert_rows! {
+        case(&live).brief() => "have 1.1.0";
+        case(&live).spec(&of_content).brief() => waits;
+    }
+    let of_image = image("1.0.0");
+    for digest in [content.as_str(), of_image.rsplit_once('@').unwrap().1] {
+        let mut live = live.clone();
+        live.spec.overrides = serde_json::from_value(overrides(digest)).unwrap();
+        assert_rows!(case(&live).brief() => waits, "{digest}");
+    }
+}
+
+#[test]
 fn maximum_is_that_of_the_installed_image_in_first_catalog() {
     let package = |max: &str| limited(&["1.0.0", "1.1.0"], &[("1.0.0", max)]);
     let case = Case::at("1.0.0", &[]).on("4.12");
