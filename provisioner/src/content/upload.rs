@@ -150,8 +150,9 @@ async fn persist(shared: &ServiceState, bundle: &Bundle, received: &StoredUpload
     if !parts.leading.get() {
         return not_leader();
     }
-    if let Some(digest) = unpacked(&bundle) {
-        return check_same_content(digest, stored.digest);
+    let unpacked = unpacked(&bundle);
+    if unpacked.is_some_and(|digest| digest != stored.digest) {
+        return already_unpacked();
     }
     let result = upload::persist(
         &parts.client,
@@ -163,6 +164,8 @@ async fn persist(shared: &ServiceState, bundle: &Bundle, received: &StoredUpload
     )
     .await;
     let result = match result {
+        // The cluster may have lost the upload. Content that is too large for the cluster remains in the store.
+        Ok(_) | Err(upload::Error::TooLarge { .. }) if unpacked.is_some() => return no_content(),
         Ok(result) => result,
         Err(error) => return failed(&error),
     };
@@ -241,14 +244,6 @@ pub(super) async fn forget(shared: &ServiceState, received: StoredUpload) {
     let removed = task::spawn_blocking(move || store.remove(&digest)).await;
     if let Ok(Err(error)) = removed {
         warn!(%error, "failed to delete a rejected upload");
-    }
-}
-
-fn check_same_content(unpacked: Digest, uploaded: Digest) -> Response {
-    if unpacked == uploaded {
-        no_content()
-    } else {
-        already_unpacked()
     }
 }
 

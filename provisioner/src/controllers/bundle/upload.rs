@@ -115,9 +115,13 @@ pub async fn persist(
 ) -> Result<StoreResult, Error> {
     check(bundle, content.digest)?;
     let maps = UploadConfigMaps::new(client, settings, bundle);
-    let previous = maps.index().await?;
-    if previous.is_some_and(|index| index.digest == content.digest) {
-        return Ok(StoreResult::AlreadyStored);
+    match restore(client, settings, bundle).await {
+        Ok(Some(previous)) if previous.digest == content.digest => {
+            return Ok(StoreResult::AlreadyStored);
+        }
+        // A damaged upload is replaced, also by the same content.
+        Ok(_) | Err(Error::Damaged { .. }) => {}
+        Err(error) => return Err(error),
     }
     let archive = compress(store, &content.digest, &maps.bundle).await?;
     if archive.is_none() && !settings.persistent_store {

@@ -111,7 +111,10 @@ async fn damage_is_noticed_and_another_upload_heals_it(site: &Site) {
     let error = restore(site, &bundle).await.unwrap_err();
     assert_has(error, "its bytes differ from the upload");
 
-    // The index already lists this content, so only other content is written.
+    // The same content replaces the damaged one, and so does another one.
+    assert_eq!(upload_of(site, &bundle, &content).await, Stored);
+    assert_eq!(restored(site, &bundle).await, Some(digest(&content)));
+    delete(&maps, &chunk).await;
     let other = saying("other");
     upload_of(site, &bundle, &other).await;
     assert_eq!(restored(site, &bundle).await, Some(digest(&other)));

@@ -100,6 +100,11 @@ async fn uploads_are_answered_as_rukpak_answers_them(site: &Site, token: &str) {
     }
     site.unpacked(&bundle, &digest(&first)).await;
     assert_eq!(site.upload(&name, token, &first).await.status, 204);
+    // An upload that the cluster has lost is stored again.
+    let index = format!("{name}-upload");
+    delete(&site.config_maps(), &index).await;
+    assert_eq!(site.upload(&name, token, &first).await.status, 204);
+    assert_eq!(restored(site, &bundle).await, Some(digest(&first)));
     site.store.remove(&digest(&second)).unwrap();
     let (status, _, message) = site.upload(&name, token, &second).await.rejection();
     let late = "bundle has already been unpacked, cannot change content of existing bundle";
