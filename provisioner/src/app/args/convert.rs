@@ -24,7 +24,7 @@ pub(in crate::app) struct ConvertArgs {
     bind_address: ListenAddress,
     /// Secret of the namespace, of type kubernetes.io/tls and managed by another tool, with the serving certificate; by
     /// default the webhook uses its own CA
-    #[arg(long, value_name = "NAME", value_parser = values::label)]
+    #[arg(long, value_name = "NAME", value_parser = values::subdomain)]
     tls_secret: Option<String>,
     /// Log level: error, warn, info, debug, trace, or directives of tracing's EnvFilter
     #[arg(long, value_name = "LEVEL", value_parser = values::log_level, default_value = "info")]

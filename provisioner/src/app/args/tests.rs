@@ -43,10 +43,11 @@ fn conversion_webhook_has_separate_flags() {
         },
         Err(error) => panic!("{error}"),
     };
-    let given = options("--namespace=elsewhere --bind-address=127.0.0.1:1 --tls-secret=mine");
+    let given =
+        options("--namespace=elsewhere --bind-address=127.0.0.1:1 --tls-secret=serving.tls");
     assert_eq!(options(""), crate::conversion_webhook::Options::default());
     assert_eq!(given.bind, ([127, 0, 0, 1], 1).into());
-    assert_rows!((given.namespace.as_str(), given.tls_secret.as_deref()) => ("elsewhere", Some("mine")));
+    assert_rows!((given.namespace.as_str(), given.tls_secret.as_deref()) => ("elsewhere", Some("serving.tls")));
 }
 
 #[test]
