@@ -55,12 +55,22 @@ enum ExitStatus {
     Code(u8),
 }
 
+/// Exit code of a command whose result the reader did not read to the end: that of a process that SIGPIPE ends.
+const EXIT_PIPE: u8 = 141;
+
 fn main() -> ExitCode {
     let command = args::parse();
     // Like in kubectl diff, exit code 1 means that differences exist.
     let failure = match command {
         Command::Diff(_) => ExitCode::from(commands::diff::EXIT_FAILED),
         _ => ExitCode::FAILURE,
+    };
+    // The exit code of these commands is a result, which a success could falsify.
+    let closed = match command {
+        Command::Diff(_) | Command::UpgradeCheck(_) | Command::Validate(_) => {
+            ExitCode::from(EXIT_PIPE)
+        }
+        _ => ExitCode::SUCCESS,
     };
     let result = match command {
         Command::Convert(args) => commands::convert::run(&args),
@@ -92,7 +102,7 @@ fn main() -> ExitCode {
         Ok(ExitStatus::Failed) => ExitCode::FAILURE,
         Ok(ExitStatus::Code(code)) => code.into(),
         // The reader of the data, such as `head`, has closed the pipe.
-        Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,
+        Err(error) if output::is_closed(&error) => closed,
         Err(error) => {
             output::message::error(&format!("{error:#}"));
             failure

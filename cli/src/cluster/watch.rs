@@ -1,10 +1,10 @@
 //! Watch of BundleInstances.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, future::ready, time::Duration};
 
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use kube::{
-    ResourceExt as _,
+    ResourceExt,
     api::{ListParams, WatchEvent, WatchParams},
 };
 use manifests::api::bundle_instance::BundleInstance;
@@ -28,6 +28,13 @@ pub(crate) enum InstanceChange {
     Deleted(String),
 }
 
+/// Result of a list, or event of a watch.
+enum Event {
+    /// All instances that exist.
+    Listed(Vec<BundleInstance>),
+    Changed(InstanceChange),
+}
+
 /// Returns a stream of all instances, or of the one with that name: first the present ones, and then each change. The
 /// stream ends only with an error, if the API server rejects the request or is unreachable for long.
 pub(crate) fn changes<'a>(
@@ -41,17 +48,13 @@ pub(crate) fn changes<'a>(
         if state.failures > 0 {
             sleep(RETRY_DELAY).await;
         }
-        let events: stream::BoxStream<'a, Result<InstanceChange, kube::Error>> =
+        let events: stream::BoxStream<'a, Result<Event, kube::Error>> =
             match list(cluster, name).await {
                 Ok((items, version)) => {
                     state.failures = 0;
-                    let deleted = name.filter(|_| items.is_empty());
-                    let deleted = deleted.map(|name| Ok(InstanceChange::Deleted(name.to_owned())));
-                    let current = items
-                        .into_iter()
-                        .map(|instance| Ok(InstanceChange::Updated(Box::new(instance))));
-                    let current = stream::iter(current.chain(deleted));
-                    current.chain(watch_once(cluster, name, version)).boxed()
+                    let listed = stream::once(ready(Ok(Event::Listed(items))));
+                    let later = watch_once(cluster, name, version).map_ok(Event::Changed);
+                    listed.chain(later).boxed()
                 }
                 Err(error) => {
                     state.failures += 1;
@@ -62,9 +65,40 @@ pub(crate) fn changes<'a>(
             };
         Some((events, state))
     });
+    // An instance that is requested by its name is reported even if it never existed.
+    let mut existing: BTreeSet<String> = name.map(str::to_owned).into_iter().collect();
     attempts
         .flatten()
+        .map_ok(move |event| stream::iter(changes_of(&mut existing, event).into_iter().map(Ok)))
+        .try_flatten()
         .map_err(move |error| cluster.explain("failed to watch BundleInstances", error))
+}
+
+/// Returns the changes of an event, and records the names of the instances that exist after it. Instances that are missing
+/// from a list were deleted between two watches.
+fn changes_of(existing: &mut BTreeSet<String>, event: Event) -> Vec<InstanceChange> {
+    match event {
+        Event::Listed(items) => {
+            let listed: BTreeSet<String> = items.iter().map(ResourceExt::name_any).collect();
+            let deleted = existing.difference(&listed).cloned();
+            let mut changes: Vec<_> = deleted.map(InstanceChange::Deleted).collect();
+            let present = items.into_iter().map(Box::new);
+            changes.extend(present.map(InstanceChange::Updated));
+            *existing = listed;
+            changes
+        }
+        Event::Changed(change) => {
+            match &change {
+                InstanceChange::Updated(instance) => {
+                    existing.insert(instance.name_any());
+                }
+                InstanceChange::Deleted(name) => {
+                    existing.remove(name);
+                }
+            }
+            vec![change]
+        }
+    }
 }
 
 #[derive(Default)]
@@ -116,9 +150,9 @@ fn watch_once<'a>(
     };
     stream::once(watch)
         .flatten()
-        .take_while(|event| std::future::ready(!matches!(event, Err(_) | Ok(WatchEvent::Error(_)))))
+        .take_while(|event| ready(!matches!(event, Err(_) | Ok(WatchEvent::Error(_)))))
         .try_filter_map(|event| {
-            std::future::ready(Ok(match event {
+            ready(Ok(match event {
                 WatchEvent::Added(instance) | WatchEvent::Modified(instance) => {
                     Some(InstanceChange::Updated(Box::new(instance)))
                 }
@@ -126,4 +160,24 @@ fn watch_once<'a>(
                 WatchEvent::Bookmark(_) | WatchEvent::Error(_) => None,
             }))
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::instance;
+
+    #[test]
+    fn list_reports_instances_that_were_deleted_between_watches() {
+        let named = |name: &str| instance(&json!({"metadata": {"name": name}}));
+        let mut existing = BTreeSet::new();
+        changes_of(&mut existing, Event::Listed(vec![named("a")]));
+        let created = InstanceChange::Updated(Box::new(named("b")));
+        changes_of(&mut existing, Event::Changed(created));
+        let changes = changes_of(&mut existing, Event::Listed(vec![named("a")]));
+        let is_deleted = |change: &InstanceChange| matches!(change, InstanceChange::Deleted(name) if name == "b");
+        assert!(changes.iter().any(is_deleted), "{changes:?}");
+    }
 }

@@ -336,10 +336,14 @@ impl OperatorGroup {
         self.spec.upgrade_strategy == Self::FAIL_FORWARD
     }
 
-    /// Reports whether a label selector selects the namespaces, so that they are unknown in advance.
+    /// Reports whether a label selector selects the namespaces, so that they are unknown in advance. As in OLM, an empty
+    /// selector is ignored.
     pub fn is_selecting(&self) -> bool {
-        let selector = self.spec.selector.as_ref();
-        selector.is_some_and(|selector| *selector != LabelSelector::default())
+        self.spec.selector.as_ref().is_some_and(|selector| {
+            let expressions = selector.match_expressions.iter().flatten().count();
+            let labels = selector.match_labels.iter().flatten().count();
+            expressions + labels > 0
+        })
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn evaluate_with_reasons(
             }
             (_, Some(healthy)) if healthy.status == "True" => match find(condition::READY) {
                 // Healthy may be about the generation before, until the new objects are observed.
-                Some(ready) if is_current(&ready) && ready.status == "Unknown" => {
+                Some(ready) if is_current(&ready) && ready.reason == reason::HEALTH_UNKNOWN => {
                     WaitState::Wait("waiting for health checks".to_owned())
                 }
                 _ => WaitState::Done,
@@ -167,6 +167,9 @@ mod tests {
             vec![INSTALLED, CURRENT, HEALTHY, ("Ready", "True", "UpToDate", "")], 2 => WaitState::Done;
             // The new objects have not been observed yet.
             vec![INSTALLED, CURRENT, HEALTHY, ("Ready", "Unknown", "HealthUnknown", "")], 2
+                => wait("waiting for health checks");
+            // The progress deadline is exceeded.
+            vec![INSTALLED, CURRENT, HEALTHY, ("Ready", "False", "HealthUnknown", "")], 2
                 => wait("waiting for health checks");
             vec![INSTALLED, CURRENT, unhealthy], 2 => WaitState::Unhealthy("lost".to_owned());
             vec![INSTALLED, CURRENT, unknown], 2 => wait("waiting for health checks");

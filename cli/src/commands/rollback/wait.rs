@@ -2,7 +2,7 @@
 
 use manifests::api::{
     bundle_instance::{BundleInstance, RevisionState},
-    condition::{self, reason},
+    condition::{self, find, reason},
 };
 
 use crate::{
@@ -19,6 +19,9 @@ pub(super) fn evaluate(
     if instance.metadata.deletion_timestamp.is_none() && instance.spec.rollback_to != Some(number) {
         return WaitState::Failed("spec.rollbackTo was changed by another client".to_owned());
     }
+    if let Some(state) = evaluate_without_template(instance, generation, number) {
+        return state;
+    }
     let accepted = [reason::INSTALLATION_SUCCEEDED, reason::ROLLED_BACK];
     match assess::evaluate_with_reasons(instance, generation, &accepted) {
         WaitState::Done if !has_arrived(instance, number) => {
@@ -34,6 +37,36 @@ pub(super) fn evaluate(
         }
         verdict => verdict,
     }
+}
+
+/// Evaluates a BundleInstance whose condition Progressing reports that the Bundle of the template is not unpacked. A pinned
+/// revision does not need that Bundle, and Ready reports the state of the revision. Returns `None` if Progressing
+/// reports something else.
+fn evaluate_without_template(
+    instance: &BundleInstance,
+    generation: Option<i64>,
+    number: i64,
+) -> Option<WaitState> {
+    let conditions = &instance.status.as_ref()?.conditions;
+    let current = |type_: &str| {
+        find(conditions, type_).filter(|found| found.observed_generation >= generation)
+    };
+    let progressing = current(condition::PROGRESSING)?;
+    let is_of_template = matches!(
+        progressing.reason.as_str(),
+        reason::UNPACK_PENDING | reason::UNPACK_FAILED
+    );
+    if !is_of_template || instance.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let ready = current(condition::READY)?;
+    Some(match find(conditions, condition::HEALTHY) {
+        _ if ready.status == "True" && has_arrived(instance, number) => WaitState::Done,
+        Some(healthy) if ready.status == "False" && healthy.status == "False" => {
+            WaitState::Unhealthy(healthy.message.clone())
+        }
+        _ => WaitState::Wait(ready.message.clone()),
+    })
 }
 
 /// Reports whether the active revision is the pinned one, or was created from it.
@@ -105,6 +138,19 @@ mod tests {
             let instance = instance(progressing, installed, revisions);
             let state = evaluate(&instance, Some(2), 1);
             assert_eq!(state, expected, "{progressing} {installed} {revisions:?}");
+        }
+        // A pinned revision does not need the Bundle of the template.
+        for progressing in ["UnpackPending", "UnpackFailed"] {
+            for (ready, revisions, expected) in ::tests::rows![
+                "True", &after[..] => WaitState::Done;
+                "Unknown", &during[..] => WaitState::Wait("message of Ready".to_owned());
+            ] {
+                let mut instance = instance(progressing, "RolledBack", revisions);
+                let ready = condition(("Ready", ready, "Healthy", "message of Ready"));
+                let conditions = &mut instance.status.as_mut().unwrap().conditions;
+                conditions.push(serde_json::from_value(ready).unwrap());
+                assert_eq!(evaluate(&instance, Some(2), 1), expected, "{progressing}");
+            }
         }
         let instance = instance("UpToDate", succeeded, &before);
         let expected = "spec.rollbackTo was changed by another client".to_owned();

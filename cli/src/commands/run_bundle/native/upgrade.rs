@@ -155,7 +155,7 @@ fn pending_rollback(instance: &BundleInstance) -> anyhow::Result<Option<ImageCha
     Ok(running.map(|_| ImageChange::rollback(instance, requested, &requested.reference)))
 }
 
-/// Rejects an instance that a PlatformOperator manages, or that is terminating.
+/// Rejects an instance that a PlatformOperator manages, that is terminating, or that is pinned to a revision.
 fn ensure_upgradable(instance: &BundleInstance) -> anyhow::Result<()> {
     let name = instance.name_any();
     if let Some(operator) = platform_operator(instance) {
@@ -166,6 +166,13 @@ fn ensure_upgradable(instance: &BundleInstance) -> anyhow::Result<()> {
     }
     if instance.metadata.deletion_timestamp.is_some() {
         bail!("BundleInstance {name} is terminating; run the bundle after it is deleted");
+    }
+    if let Some(number) = instance.spec.rollback_to {
+        bail!(
+            "BundleInstance {name} is pinned to revision {number}, so another bundle would have no effect; no changes were made; \
+             run {} first",
+            command(&format!("rollback {name} --undo"))
+        );
     }
     Ok(())
 }
@@ -341,6 +348,14 @@ mod tests {
     use catalog::compose::history::INDEX_IMAGE;
 
     use super::*;
+
+    #[test]
+    fn pinned_instance_is_not_upgraded() {
+        let instance = |spec| crate::testing::instance(&serde_json::json!({"spec": spec}));
+        assert!(ensure_upgradable(&instance(serde_json::json!({}))).is_ok());
+        let pinned = ensure_upgradable(&instance(serde_json::json!({"rollbackTo": 1})));
+        ::tests::assert_has(pinned.unwrap_err(), "is pinned to revision 1");
+    }
 
     #[test]
     fn without_olm_a_damaged_history_can_be_removed() {

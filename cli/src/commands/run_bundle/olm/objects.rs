@@ -10,7 +10,7 @@ use manifests::{
         labels,
         olm::{ClusterServiceVersion, Subscription},
     },
-    image_template,
+    image_template, names,
 };
 use serde_json::{Value, json};
 
@@ -188,10 +188,11 @@ pub(super) fn is_made_for(source: &CatalogSource, package: &str) -> bool {
     source.name_any() == source_name(package) && source.spec.publisher.as_deref() == Some(PUBLISHER)
 }
 
-/// Returns the CRDs that a ClusterServiceVersion owns, without those that it only requires.
+/// Returns the CRDs that a ClusterServiceVersion owns, without those that it only requires. Other texts than names are
+/// skipped: such a text would change the URL of the request that deletes the CRD.
 pub(super) fn owned_crds(csv: &ClusterServiceVersion) -> impl Iterator<Item = &str> {
-    let names = csv.spec.crds.owned.iter().map(|crd| crd.name.as_str());
-    names.filter(|name| !name.is_empty())
+    let owned = csv.spec.crds.owned.iter().map(|crd| crd.name.as_str());
+    owned.filter(|name| names::dns_subdomain(name).is_ok())
 }
 
 #[cfg(test)]
@@ -323,6 +324,10 @@ mod tests {
             "owned": [{"name": "b"}, {"name": "a"}, {}], "required": [{"name": "c"}],
         }}});
         assert!(owned_crds(&csv).eq(["b", "a"]));
+        for name in ["a.b?x", "a.b#x", "?", "../a", "a/status", "a%2Fb"] {
+            let csv = object!({"spec": {"customresourcedefinitions": {"owned": [{"name": name}]}}});
+            ::tests::assert_rows!(owned_crds(&csv).next() => None, "{name}");
+        }
     }
 
     // parity: sdk-4
@@ -335,8 +340,15 @@ mod tests {
             group.spec.target_namespaces => targets;
             operator_group("tides", &BTreeSet::new())["spec"] => json!({});
         }
-        let selector = json!({"matchLabels": {"a": "b"}});
-        let group: OperatorGroup = object!({"spec": {"selector": selector}});
-        assert!(group.is_selecting());
+        let is_selecting = |selector| {
+            let group: OperatorGroup = object!({"spec": {"selector": selector}});
+            group.is_selecting()
+        };
+        ::tests::assert_rows! {
+            is_selecting(json!({"matchLabels": {"a": "b"}})) => true;
+            is_selecting(json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]})) => true;
+            // OLM ignores an empty selector.
+            is_selecting(json!({})) || is_selecting(json!({"matchLabels": {}, "matchExpressions": []})) => false;
+        }
     }
 }
