@@ -46,6 +46,7 @@ impl Program {
         let mut child = Command::new(env!("CARGO_BIN_EXE_provisioner"))
             .current_dir(dir)
             .env_clear()
+            .envs(tests::profile_file())
             .env("TMPDIR", dir)
             .arg("serve")
             .args(args)

@@ -23,6 +23,7 @@
 )]
 
 use std::{
+    ffi::OsString,
     fmt::Display,
     fs,
     io::Write as _,
@@ -72,6 +73,13 @@ pub use ssh::Sshd;
 pub use table::{Cell, Values};
 pub use token_server::{Grant, TokenServer};
 pub use transcript::{Names, Page, Step, root};
+
+/// Returns the variable that keeps the data of `tests/coverage.sh` out of the working directory, if that script runs, for
+/// a program without the environment of the test.
+pub fn profile_file() -> Option<(&'static str, OsString)> {
+    let name = "LLVM_PROFILE_FILE";
+    Some((name, std::env::var_os(name)?))
+}
 
 /// Returns the address that all servers listen on: `CLUSTER_ADDRESS`, which pods of a node can reach, or else `127.0.0.1`.
 pub fn address() -> IpAddr {

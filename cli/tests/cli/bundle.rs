@@ -114,6 +114,7 @@ impl Workspace {
             .args(["-c", script])
             .current_dir(self.0.path())
             .env_clear()
+            .envs(tests::profile_file())
             .env("HOME", self.path("home"))
             .env("LC_ALL", "C.UTF-8")
             .env("PATH", format!("{directory}:{system}"))
