@@ -69,7 +69,7 @@ impl TryFrom<Value> for DeploymentConfig {
             problems.push("selector has no effect on an installed operator; remove it".to_owned());
         }
         let mut config = Value::Object(config);
-        // The check removes an empty selector, but OLM removes the selector of the pods because of it.
+        // The check drops an empty nodeSelector. In OLM, it removes the nodeSelector of the pods.
         let selector = config.get("nodeSelector").and_then(Value::as_object);
         let clears_selector = selector.is_some_and(Map::is_empty);
         for problem in go_types::conform(&mut config, go_types::deployment_config()) {
@@ -238,8 +238,8 @@ pub(crate) fn by_name(holder: &mut Value, key: &str, more: &[Value]) {
     }
 }
 
-/// Replaces the container's mounts of the same volumes, and adds all others. Mounts of the configuration do not replace each
-/// other, because a volume may have several, as in OLM.
+/// Replaces the container's first mount of the same volume. Adds all mounts of other volumes, also several of one volume, as
+/// in OLM.
 fn apply_mounts(container: &mut Value, mounts: &[Value]) {
     if mounts.is_empty() {
         return;
@@ -247,9 +247,9 @@ fn apply_mounts(container: &mut Value, mounts: &[Value]) {
     let Some(list) = list(container, "volumeMounts") else {
         return;
     };
-    let own = list.len();
+    let existing_count = list.len();
     for mount in mounts {
-        let mut existing = list.iter_mut().take(own);
+        let mut existing = list.iter_mut().take(existing_count);
         match existing.find(|existing| existing.get("name") == mount.get("name")) {
             Some(existing) => existing.clone_from(mount),
             None => list.push(mount.clone()),

@@ -384,7 +384,7 @@ fn permitted(
     found: &mut BTreeSet<RemovedApiUse>,
 ) -> Option<()> {
     let mut named = BTreeSet::new();
-    let is_complete = named_apis(rules, removed, remaining, &mut named);
+    let is_complete = collect_named_apis(rules, removed, remaining, &mut named);
     // The identity may be long, so it is copied once for each API, not for each rule.
     found.extend(named.into_iter().map(|api| RemovedApiUse {
         api: api.clone(),
@@ -394,7 +394,7 @@ fn permitted(
 }
 
 /// Collects the removed APIs whose resources the rules name. Returns `None` if the rules exceed the budget.
-fn named_apis<'a>(
+fn collect_named_apis<'a>(
     rules: &Value,
     removed: &'a [RemovedApi],
     remaining: &mut usize,

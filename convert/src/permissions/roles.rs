@@ -6,6 +6,7 @@ use manifests::object::{Object, get_path, text};
 use serde_json::Value;
 
 use super::{
+    OPENSHIFT_RBAC,
     budget::{Budget, spend},
     is_rbac,
     rule::Rule,
@@ -36,7 +37,7 @@ impl<'a> Roles<'a> {
             .map(|object| {
                 let role = Role {
                     value: object.value(),
-                    rules: own_rules(object.value()),
+                    rules: own_rules(object),
                 };
                 ((object.kind(), object.namespace(), object.name()), role)
             });
@@ -109,14 +110,32 @@ fn size(selector: &Value) -> usize {
     }
 }
 
-fn own_rules(role: &Value) -> Vec<Rule> {
-    let rules = get_path(role, &["rules"]).and_then(Value::as_array);
+fn own_rules(role: &Object) -> Vec<Rule> {
+    let rules = get_path(role.value(), &["rules"]).and_then(Value::as_array);
+    let is_openshift = role.group() == OPENSHIFT_RBAC;
     rules
         .into_iter()
         .flatten()
         .map(Rule::read)
+        .map(|rule| {
+            if is_openshift {
+                with_default_group(rule)
+            } else {
+                rule
+            }
+        })
         .filter(|rule| !rule.verbs.is_empty())
         .collect()
+}
+
+/// Sets the API group that OpenShift's API server sets in a rule without groups.
+fn with_default_group(mut rule: Rule) -> Rule {
+    if rule.api_groups.is_empty() && !rule.resources.is_empty() {
+        let is_everything = rule.resources.contains("*") && rule.verbs.contains("*");
+        let group = if is_everything { "*" } else { "" };
+        rule.api_groups.insert(group.to_owned());
+    }
+    rule
 }
 
 /// Reports whether a label selector matches a role.

@@ -192,6 +192,10 @@ fn openshift_roles_and_bindings_grant_permissions() {
     let role = json!({
         "apiVersion": api, "kind": "ClusterRole", "metadata": {"name": "r"}, "rules": [rule(&[""], &["pods"], &["get"])],
     });
+    let without_groups = |resources: &[&str], verbs: &[&str]| {
+        let rule = json!({"resources": resources, "verbs": verbs});
+        json!({"apiVersion": api, "kind": "ClusterRole", "metadata": {"name": "r"}, "rules": [rule]})
+    };
     let admin =
         r#"ServiceAccount ops/operator Cluster ["* :*", "* *:*"] {"ClusterRole cluster-admin"}"#;
     assert_each!(|objects, expected| described(&objects) => expected;
@@ -199,7 +203,12 @@ fn openshift_roles_and_bindings_grant_permissions() {
         vec![binding(json!({"name": "cluster-admin"}), user)] => &[admin];
         vec![binding(json!({"name": "a", "namespace": "b"}), json!({"groupNames": ["g"], "userNames": ["u"]}))]
             => &[r#"Group g Cluster [] {"Role a"}"#, r#"User u Cluster [] {"Role a"}"#];
-        vec![binding(json!({"name": "r"}), account), role]
+        vec![binding(json!({"name": "r"}), account.clone()), role]
+            => &[r#"ServiceAccount ops/operator Cluster ["get :pods"] {}"#];
+        // OpenShift sets the group of a rule without groups.
+        vec![binding(json!({"name": "r"}), account.clone()), without_groups(&["*"], &["*"])]
+            => &[r#"ServiceAccount ops/operator Cluster ["* *:*"] {}"#];
+        vec![binding(json!({"name": "r"}), account), without_groups(&["pods"], &["get"])]
             => &[r#"ServiceAccount ops/operator Cluster ["get :pods"] {}"#];
     );
 }

@@ -158,7 +158,7 @@ fn hostile_roles_are_bounded() {
 }
 
 #[test]
-fn owner_of_many_rules_is_copied_once_for_each_api() {
+fn identity_is_copied_once_for_each_api() {
     let rule =
         json!({"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["get"]});
     let (rules, copies) = (json!(vec![rule; 1000]), std::cell::Cell::new(0));

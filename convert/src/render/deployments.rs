@@ -53,7 +53,7 @@ pub(crate) fn objects(
         if let Some(config) = &input.options.deployment_config {
             deployment_config::apply(config, &mut deployment);
         }
-        if input.options.operator_condition && operator_condition::is_possible(csv.name()) {
+        if input.options.operator_condition && operator_condition::is_valid_name(csv.name()) {
             operator_condition::set_variable(&mut deployment, csv.name());
         }
         pod_checks::check(&deployment, &place, findings);

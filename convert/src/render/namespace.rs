@@ -131,7 +131,7 @@ fn texts(
             Value::Bool(_) | Value::Number(_) => value.to_string(),
             _ => String::new(),
         };
-        // The API server ignores the case of the keys of annotations.
+        // The API server ignores case when it validates the keys of annotations.
         let checked = match field {
             "annotations" => key.to_lowercase(),
             _ => key.clone(),

@@ -21,14 +21,15 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 pub(crate) fn objects(name: &str, deployments: &[Value], namespace: &str) -> Vec<Value> {
     let account = |deployment| {
         let pod = get_path(deployment, &["spec", "template", "spec"])?;
-        // The deprecated field is used only if the other one is missing.
-        text(pod, &["serviceAccountName"]).or_else(|| text(pod, &["serviceAccount"]))
+        // The deprecated field is used only if the other one is missing or empty.
+        let name = text(pod, &["serviceAccountName"]).filter(|name| !name.is_empty());
+        name.or_else(|| text(pod, &["serviceAccount"]))
     };
     let accounts: BTreeSet<&str> = deployments
         .iter()
         .map(|entry| service_accounts::account_name(account(entry).unwrap_or_default()))
         .collect();
-    if accounts.is_empty() || !is_possible(name) {
+    if accounts.is_empty() || !is_valid_name(name) {
         return Vec::new();
     }
     let role = names::generate_name(
@@ -67,8 +68,9 @@ pub(crate) fn objects(name: &str, deployments: &[Value], namespace: &str) -> Vec
     ]
 }
 
-/// Reports whether an OperatorCondition can have the name of a ClusterServiceVersion. OLM does not install other versions.
-pub(crate) fn is_possible(name: &str) -> bool {
+/// Reports whether the name of a ClusterServiceVersion is a valid name of an OperatorCondition. In a cluster, no
+/// ClusterServiceVersion has another name.
+pub(crate) fn is_valid_name(name: &str) -> bool {
     names::dns_subdomain(name).is_ok()
 }
 
