@@ -186,7 +186,7 @@ impl Pruner<'_> {
         Ok(if token.is_some() {
             CleanupOutcome::Terminating("many custom resources are still being deleted".to_owned())
         } else if !terminating.is_empty() {
-            // The operator removes their finalizers, so the CRD is not released before that.
+            // A released CRD would let the removal continue with the operator, which still has to remove their finalizers.
             let terminating: Vec<_> = terminating.iter().collect();
             CleanupOutcome::Terminating(describe_terminating(&terminating))
         } else if !retained.is_empty() {

@@ -35,8 +35,8 @@ use super::{
 use crate::{cluster::overrides::ContentDigests, runtime::metrics::Controller};
 use apply::backoff::spread;
 
-/// Delay of the next attempt after the inventory or the served APIs could not be read.
-pub(crate) const READ_RETRY: Duration = Duration::from_secs(15);
+/// Delay before the next attempt after the inventory or the served APIs could not be read.
+pub(crate) const READ_RETRY_DELAY: Duration = Duration::from_secs(15);
 
 /// Error of a reconcile that was not finished. Problems of the instance itself are reported in its status.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +97,7 @@ pub(crate) async fn reconcile(
         }
         bundles::adopt(&instance, &shared, &mut state).await;
         let (outcome, requeue_after) = Box::pin(run_steps(&instance, &shared, &mut state)).await;
-        let requeue_after = earliest(requeue_after, state.watch_retry);
+        let requeue_after = earliest(requeue_after, state.watch_retry_delay);
         let before = current_status(&instance, &state);
         if let Some(left) = state.quiet_period(&instance, &before, &outcome) {
             return Ok(Action::requeue(left));
@@ -231,6 +231,10 @@ async fn run_steps(
     let found = found.and_then(|name| shared.bundles.get(name));
     let installed = trust::installed(&status, instance, found.as_deref());
     let replaced = installed.replaced().map(str::to_owned);
+    if left_alone(instance).is_none() {
+        // The next status does not report the pause any longer.
+        restart_deadline(instance, shared, state, &mut status);
+    }
     if let Err(error) = read_inventory(instance, shared, state, &status).await {
         let message = format!(
             "failed to read the inventory of BundleInstance {}: {error}; restore its ConfigMaps in namespace {}",
@@ -244,7 +248,7 @@ async fn run_steps(
                 remedy: Remedy::World,
             })
         };
-        return (outcome, Some(READ_RETRY));
+        return (outcome, Some(READ_RETRY_DELAY));
     }
     if let Some((valid, install)) = left_alone(instance) {
         state.progress = None;
@@ -259,7 +263,6 @@ async fn run_steps(
         };
         return (outcome, None);
     }
-    restart_deadline(instance, shared, state, &mut status);
     let hash = template::hash(instance);
     let bundles = bundles::owned_by(instance, shared);
     let desired = bundles::template_bundle(instance, shared, state, &bundles, &hash, &status).await;
@@ -331,11 +334,11 @@ fn restart_deadline(
     state: &mut InstanceState,
     status: &mut BundleInstanceStatus,
 ) {
-    if let Some(resumed) = revisions::resumed(status, (shared.ctx.now)()) {
+    if let Some(restarted) = revisions::with_restarted_deadline(status, (shared.ctx.now)()) {
         let written = state.status.as_ref().map(|written| written.0);
         let written = written.unwrap_or_else(|| version(instance));
-        state.status = Some(Box::new((written, resumed.clone())));
-        *status = resumed;
+        state.status = Some(Box::new((written, restarted.clone())));
+        *status = restarted;
     }
 }
 

@@ -18,7 +18,7 @@ use kube::ResourceExt as _;
 use manifests::api::{
     bundle_instance::{
         BundleInstance, BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionState,
-        RevisionStatus, ServiceAccountRef, ready,
+        RevisionStatus, Rollback, ServiceAccountRef, ready,
     },
     condition,
     owner::InstanceOwner,
@@ -269,6 +269,7 @@ pub(crate) fn awaits_rollback(
 ) -> bool {
     let newest = status.rolling_out();
     spec.rollback_to.is_none()
+        && spec.rollback == Rollback::OnFailure
         && status.failed_template_hash.as_deref() == Some(hash)
         && status.active().is_some()
         && newest.is_some_and(|newest| newest.cause != Cause::Rollback)
@@ -298,18 +299,18 @@ pub(crate) fn is_rolled_out(
 
 /// Returns the status in which the deadline of the newest revision restarts, because the instance was paused; `None` if it was
 /// not, or if no revision is being rolled out.
-pub(crate) fn resumed(
+pub(crate) fn with_restarted_deadline(
     status: &BundleInstanceStatus,
     now: Timestamp,
 ) -> Option<BundleInstanceStatus> {
     let progressing = condition::find(&status.conditions, condition::PROGRESSING);
     progressing.filter(|progressing| progressing.reason == condition::reason::PAUSED)?;
     status.rolling_out()?;
-    let mut resumed = status.clone();
-    let newest = newest_of(&mut resumed.revisions)?;
+    let mut restarted = status.clone();
+    let newest = newest_of(&mut restarted.revisions)?;
     let since = newest.applied.as_mut().unwrap_or(&mut newest.created);
     since.0 = now;
-    Some(resumed)
+    Some(restarted)
 }
 
 /// Restarts the deadline of the newest revision if the clock was set back.

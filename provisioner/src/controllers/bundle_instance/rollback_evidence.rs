@@ -41,8 +41,8 @@ pub(crate) async fn failure(
     rollback::rollback_reason(instance, &status, &evidence, now)
 }
 
-/// Returns the unhealthy objects that the rollout neither changed nor broke. After a restart, these are all unhealthy
-/// objects that it did not change.
+/// Returns the unhealthy objects that the rollout neither changed nor broke. After a restart, or if the
+/// informers were not synced when the rollout started, these are all unhealthy objects that it did not change.
 async fn excused(
     instance: &BundleInstance,
     shared: &InstanceContext,

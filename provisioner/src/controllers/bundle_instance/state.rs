@@ -109,8 +109,8 @@ pub(crate) struct InstanceState {
     pub(crate) unlisted: Option<Instant>,
     /// Whether the watches have the objects of the inventory.
     pub(crate) is_watched: bool,
-    /// Delay of the next attempt to pass the objects to the watches, if the last one failed.
-    pub(crate) watch_retry: Option<Duration>,
+    /// Delay before the next attempt to pass the objects to the watches; `None` if the last one succeeded.
+    pub(crate) watch_retry_delay: Option<Duration>,
     /// Number of API changes when the inventory was passed to the watches.
     pub(crate) served: u64,
     /// Objects of the inventory whose kinds are not served, so that no watch reports them.

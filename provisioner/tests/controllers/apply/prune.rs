@@ -124,7 +124,7 @@ async fn operator_finalizes_its_custom_resources(scene: &Scene) {
 }
 
 /// The operator finalizes the other custom resources before the CRD is kept for an annotated one.
-async fn operator_finalizes_beside_kept_custom_resources(scene: &Scene) {
+async fn operator_finalizes_before_the_crd_is_released(scene: &Scene) {
     let inventory = scene.install(&[scene.crd(), deployment("operator")]).await;
     let keep = json!({"annotations": {labels::KEEP: "true"}});
     scene.create_widget("retained", keep).await;
@@ -158,7 +158,7 @@ async fn kept_custom_resources_keep_their_crd(scene: &Scene) {
 async fn crds_are_pruned_by_policy_and_use() {
     let scene = Scene::new("policy").await;
     operator_finalizes_its_custom_resources(&scene).await;
-    operator_finalizes_beside_kept_custom_resources(&scene).await;
+    operator_finalizes_before_the_crd_is_released(&scene).await;
     kept_custom_resources_keep_their_crd(&scene).await;
     delete(&scene.crds(), &scene.crd_name()).await;
     scene.end().await;

@@ -141,7 +141,7 @@ async fn failed_lookup_of_kinds_delays_watches_by_seconds() {
 
     relay.fails(Fault::Failed(&["/apis/apps/v1"]));
     let provisioner = Provisioner::start(cluster, relay.options()).await;
-    let failure = "failed to list the served APIs; retrying to watch the objects";
+    let failure = "failed to list the served APIs for the watches of an instance; retrying";
     provisioner.wait_log(failure).await;
     relay.restore();
     let deployments: Api<Deployment> = fixture.api();

@@ -127,6 +127,34 @@ async fn blocked_rollback_outlives_the_deadline() {
     fixture.uninstall().await;
 }
 
+// A rollout that was paused has its whole deadline again.
+#[tokio::test]
+async fn pause_restarts_the_deadline() {
+    const DEADLINE: i64 = 8;
+    let fixture = Fixture::new(running().await, "paused").await;
+    let objects = |size: u8| [fixture.widget_crd(), fixture.widget("operand", size)];
+    let mut declared = fixture.declare(&objects(1)).await;
+    declared.spec.rollback = Rollback::OnFailure;
+    declared.spec.progress_deadline_seconds = Some(DEADLINE);
+    fixture.create(declared).await;
+    fixture.observe_generation("operand", 1).await;
+    fixture.is_active(1).await;
+    fixture.upgrade("v2", &objects(2)).await;
+    fixture.has_reason("Progressing", "WaitingForHealth").await;
+    fixture.change(json!({"paused": true})).await;
+    fixture.has_reason("Progressing", "Paused").await;
+    sleep(Duration::from_secs(DEADLINE.unsigned_abs())).await;
+    fixture.change(json!({"paused": false})).await;
+    observe(OBSERVATION, async || {
+        let failed = fixture.read().await.status.unwrap().failed_template_hash;
+        assert!(failed.is_none(), "{failed:?}");
+    })
+    .await;
+    fixture.observe_generation("operand", 2).await;
+    fixture.is_active(2).await;
+    fixture.uninstall().await;
+}
+
 // Each live revision lists the uses of APIs that later versions of Kubernetes remove. The record completes a missing list.
 // parity: max-21
 #[tokio::test]

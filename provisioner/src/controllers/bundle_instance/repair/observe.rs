@@ -19,7 +19,7 @@ use crate::{
     cluster::impersonation,
     controllers::bundle_instance::{
         outcome::HealthState,
-        reconcile::READ_RETRY,
+        reconcile::READ_RETRY_DELAY,
         revisions,
         rollback::Unhealthy,
         state::{InstanceContext, InstanceState},
@@ -39,7 +39,7 @@ pub(crate) async fn watch(
 ) {
     let served = *shared.ctx.discovery.changes().borrow();
     let is_current = state.is_watched && state.served == served;
-    state.watch_retry = None;
+    state.watch_retry_delay = None;
     let Some(inventory) = state.inventory.as_ref().filter(|_| !is_current) else {
         return;
     };
@@ -88,8 +88,8 @@ pub(crate) async fn watch(
             state.served = served;
         }
         Err(error) => {
-            state.watch_retry = Some(READ_RETRY);
-            warn!(%error, "failed to list the served APIs; retrying to watch the objects");
+            state.watch_retry_delay = Some(READ_RETRY_DELAY);
+            warn!(%error, "failed to list the served APIs for the watches of an instance; retrying");
         }
     }
 }

@@ -125,6 +125,9 @@ fn inventory_covers_all_revisions_whose_objects_may_exist() {
 #[test]
 fn given_up_revision_awaits_its_rollback() {
     use RevisionState::{Active, RollingOut};
+    let never =
+        with!(status(&[Active, RollingOut]) => failed_template_hash: Some("hash-2".to_owned()));
+    assert_rows!(awaits_rollback(&spec(&json!({})), &never, "hash-2") => false);
     for (states, failed, pin, hash, expected) in ::tests::rows![
         &[Active, RollingOut][..], Some("hash-2"), None, "hash-2" => true;
         &[Active, RollingOut], None, None, "hash-2" => false;
@@ -134,7 +137,7 @@ fn given_up_revision_awaits_its_rollback() {
         &[RollingOut], Some("hash-1"), None, "hash-1" => false;
     ] {
         let status = with!(status(states) => failed_template_hash: failed.map(str::to_owned));
-        let spec = spec(&json!({"rollbackTo": pin}));
+        let spec = spec(&json!({"rollback": "OnFailure", "rollbackTo": pin}));
         assert_rows!(awaits_rollback(&spec, &status, hash) => expected, "{states:?} {failed:?} {pin:?} {hash}");
     }
 }
@@ -149,10 +152,11 @@ fn deadline_restarts_after_a_pause() {
             "lastTransitionTime": "1970-01-01T00:00:00Z",
         }]);
         let conditions = serde_json::from_value(conditions).unwrap();
-        let resumed = resumed(&with!(status(states) => conditions: conditions), now)?;
+        let restarted =
+            with_restarted_deadline(&with!(status(states) => conditions: conditions), now)?;
         time_left(
             &spec(&json!({"progressDeadlineSeconds": 30})),
-            resumed.rolling_out()?,
+            restarted.rolling_out()?,
             now,
         )
     };

@@ -106,7 +106,7 @@ pub(super) async fn attempt(
         let revision = record(shared, &owner, before, target, &rendered).await?;
         let current = current.iter().map(|step| step.object.identity());
         let leaving = plan.leaving.iter().map(|leaving| leaving.identity.clone());
-        // After a restart, the informers have not observed all objects yet. Then, the records decide later.
+        // After a restart, the informers have not observed all objects yet. The rollback then compares them with the records.
         state.excused = view.synced.then(|| {
             let observed = ctx.informers.view(&owner.name);
             let excused = unhealthy_now(&observed, current.chain(leaving));

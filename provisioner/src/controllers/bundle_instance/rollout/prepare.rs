@@ -159,7 +159,7 @@ fn namespace(name: &str) -> Identity {
 }
 
 /// Returns an inventory in which objects that the informers have not observed count as never applied, so that an object that
-/// another client has created again is not overwritten. After a restart, these are all objects.
+/// another client has created again is not overwritten. After a restart, this applies to all objects until they are observed.
 pub(crate) fn observed(inventory: &Inventory, view: &InstanceView) -> Inventory {
     let mut inventory = inventory.clone();
     for (identity, entry) in &mut inventory {

@@ -192,7 +192,7 @@ fn health_is_progressing_until_objects_are_observed() {
     let waiting = then(unpacked("old"), RolloutState::Unchanged, waiting);
     let (valid, install) = (TemplateState::Unchanged, RolloutState::Paused);
     let paused = then(valid, install, not_observed());
-    // A pause keeps what the conditions said.
+    // A paused instance keeps its conditions.
     assert_eq!(lines(&paused)[..3], lines(&installed())[..3]);
     assert!(lines(&paused)[3].starts_with("Progressing False Paused"));
     let unobserved =

@@ -1,4 +1,4 @@
-//! The constraints of a catalog in the preflight.
+//! Tests of the preparation of a rollout: constraints of a catalog, and objects whose ownership is checked.
 
 use apply::{
     informers::{InstanceView, ObservedObject},
