@@ -71,10 +71,10 @@ pub(super) async fn load(
 
 /// Returns the names of the pull secrets in their order, each once. OLM ignores empty names, too.
 fn names(source: &CatalogSource) -> Vec<&str> {
-    let mut earlier = BTreeSet::new();
+    let mut unique = BTreeSet::new();
     let names = source.spec.secrets.iter().map(String::as_str);
     names
-        .filter(|name| !name.is_empty() && earlier.insert(*name))
+        .filter(|name| !name.is_empty() && unique.insert(*name))
         .collect()
 }
 

@@ -113,7 +113,7 @@ async fn each_catalog_is_pulled_with_its_own_secrets() {
     let login = format!("--creds={}:{}", OWNER.name, OWNER.password);
     let documents = tide(&["1.0.0"]);
     let image = push_documents(&registry, "org/catalog:v1", &documents, Some(&login));
-    // In memory, credentials take many times their size.
+    // The Secret exceeds the limit of all pull secrets.
     let entries =
         (0..12_000).map(|number| (format!("r{number}.example.com"), json!({"auth": "YTpi"})));
     let entries: serde_json::Map<String, Value> = entries.collect();

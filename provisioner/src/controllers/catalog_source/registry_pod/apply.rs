@@ -200,10 +200,10 @@ fn needs_update_pod(tag_check: Option<TagCheck<'_>>, pods: &[PodObservation], ha
     }
 }
 
-/// Reports whether a Service points to the catalog server, which serves the catalog until a pod is ready.
+/// Reports whether a Service points to the catalog server or to a leftover pod of OLM, which serve the catalog until a pod is
+/// ready.
 fn is_of_server(service: &Service) -> bool {
-    let has = |label| service.labels().contains_key(label);
-    has(labels::CATALOG) && !has(labels::CATALOG_POD)
+    !service.labels().contains_key(labels::CATALOG_POD)
 }
 
 /// Adds the pull secrets that other clients have attached to the service account, as OpenShift does for its internal

@@ -120,9 +120,9 @@ pub fn objects(
         .map(|secret| json!({"name": secret}))
         .collect();
     let ports = json!([{"name": "grpc", "port": PORT, "targetPort": PORT, "protocol": "TCP"}]);
-    // A pod that OLM has left also has the labels of the other selectors.
-    let served = json!({CATALOG: name, MANAGED: "true", labels::CATALOG_POD: "true"});
-    let spec = json!({"ports": ports, "selector": served});
+    // A leftover pod of OLM lacks the last label.
+    let service_selector = json!({CATALOG: name, MANAGED: "true", labels::CATALOG_POD: "true"});
+    let spec = json!({"ports": ports, "selector": service_selector});
     let hashed = hash(&spec);
     let service_labels = json!({SERVICE_HASH: hashed});
     let serving = json!({

@@ -39,7 +39,7 @@ impl CatalogWorker {
         let (mut packages_read, mut refresh_at) = (Arc::new(Packages::default()), Instant::now());
         let is_selectable = self.is_selectable;
         loop {
-            // Of a catalog that no platform operator chooses from, only the state of the connection is reported.
+            // For a catalog that no platform operator chooses from, only the state of the connection is reported.
             let names = if is_selectable {
                 requested.borrow_and_update().clone()
             } else {

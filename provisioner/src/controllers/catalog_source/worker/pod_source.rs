@@ -26,7 +26,7 @@ use crate::controllers::catalog_source::{
 pub(super) enum ReadPolicy<'a> {
     /// The image with this tag, polled at this interval.
     FollowTag(Option<&'a PollInterval>),
-    /// The last resolved image, because the template currently resolves to none.
+    /// The last resolved image, or that of the existing pod, because the template currently resolves to none.
     LastImage(&'a UnresolvedImage),
 }
 
@@ -138,7 +138,7 @@ impl CatalogWorker {
                 self.serve_from_pod(source, plan, &last, reading).await;
             }
             _ => {
-                // No pod serves the catalog.
+                // No pod is known to serve the catalog.
                 self.is_in_pod = false;
                 self.catalog.pod.forget_report();
                 self.follow_unresolved(source, plan, unresolved).await;
@@ -158,7 +158,8 @@ impl CatalogWorker {
         self.has_pod != Some(false)
     }
 
-    /// Returns the image of the existing registry pod, or `None` if the catalog has no pod. Retries failed requests.
+    /// Returns the image of the existing registry pod, or `None` if the catalog has no pod or reading pods is forbidden.
+    /// Retries other failures.
     async fn image_of_pod(&self, source: &CatalogSource) -> Option<String> {
         let mut delay = Duration::from_secs(1);
         loop {

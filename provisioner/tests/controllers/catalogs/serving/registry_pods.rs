@@ -237,7 +237,10 @@ async fn pod_is_kept_while_an_edited_template_has_no_image(shelf: &Shelf, regist
         before = until("recreated", pod, is_new).await.unwrap();
         let containers = &before.spec.as_ref().unwrap().containers;
         let images = containers.iter().map(|container| &container.image);
-        assert!(images.flatten().any(|found| *found == image), "{before:?}");
+        assert!(
+            images.flatten().any(|pod_image| *pod_image == image),
+            "{before:?}"
+        );
     }
     leader.end().await;
 }
