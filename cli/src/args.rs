@@ -107,6 +107,20 @@ pub(crate) enum Command {
     Version(VersionArgs),
 }
 
+impl Command {
+    /// Reports whether the exit code is the result of a check.
+    pub(crate) fn is_check(&self) -> bool {
+        match self {
+            Self::Diff(_) | Self::UpgradeCheck(_) | Self::Validate(_) => true,
+            Self::Catalog(args) => matches!(args.command, CatalogCommand::Validate(_)),
+            Self::CatalogSource(args) => {
+                matches!(args.command, CatalogSourceCommand::Validate(_))
+            }
+            _ => false,
+        }
+    }
+}
+
 /// Convert bundles to plain manifests for "kubectl apply".
 ///
 /// One bundle is printed to standard output, unless it is refused. Then standard error has all reasons, and standard output

@@ -55,7 +55,7 @@ enum ExitStatus {
     Code(u8),
 }
 
-/// Exit code of a command whose result the reader did not read to the end: that of a process that SIGPIPE ends.
+/// Exit code if the reader closes the pipe before the end of the output: that of a process that SIGPIPE ends.
 const EXIT_PIPE: u8 = 141;
 
 fn main() -> ExitCode {
@@ -65,12 +65,11 @@ fn main() -> ExitCode {
         Command::Diff(_) => ExitCode::from(commands::diff::EXIT_FAILED),
         _ => ExitCode::FAILURE,
     };
-    // The exit code of these commands is a result, which a success could falsify.
-    let closed = match command {
-        Command::Diff(_) | Command::UpgradeCheck(_) | Command::Validate(_) => {
-            ExitCode::from(EXIT_PIPE)
-        }
-        _ => ExitCode::SUCCESS,
+    // A success would be a result that the command may not have determined.
+    let closed_pipe = if command.is_check() {
+        ExitCode::from(EXIT_PIPE)
+    } else {
+        ExitCode::SUCCESS
     };
     let result = match command {
         Command::Convert(args) => commands::convert::run(&args),
@@ -102,7 +101,7 @@ fn main() -> ExitCode {
         Ok(ExitStatus::Failed) => ExitCode::FAILURE,
         Ok(ExitStatus::Code(code)) => code.into(),
         // The reader of the data, such as `head`, has closed the pipe.
-        Err(error) if output::is_closed(&error) => closed,
+        Err(error) if output::is_closed(&error) => closed_pipe,
         Err(error) => {
             output::message::error(&format!("{error:#}"));
             failure

@@ -443,8 +443,8 @@ pub(crate) struct ContentArgs {
     /// Print the content as fetched, not the converted manifests.
     #[arg(long)]
     pub(crate) original: bool,
-    /// Write a directory, or an archive if the name ends in .tgz, .tar.gz or .tar, which is replaced if it exists; "-" is a
-    /// tar.gz on standard output.
+    /// Destination of the content: a directory that is new or empty; a file that ends in .tgz, .tar.gz or .tar, which is
+    /// replaced if it exists; or "-" for a tar.gz on standard output.
     #[arg(short, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) output: Option<PathBuf>,
     /// Write into a directory that is not empty.

@@ -29,7 +29,7 @@ pub(crate) enum InstanceChange {
 }
 
 /// Result of a list, or event of a watch.
-enum Event {
+enum ListOrChange {
     /// All instances that exist.
     Listed(Vec<BundleInstance>),
     Changed(InstanceChange),
@@ -48,13 +48,13 @@ pub(crate) fn changes<'a>(
         if state.failures > 0 {
             sleep(RETRY_DELAY).await;
         }
-        let events: stream::BoxStream<'a, Result<Event, kube::Error>> =
+        let events: stream::BoxStream<'a, Result<ListOrChange, kube::Error>> =
             match list(cluster, name).await {
                 Ok((items, version)) => {
                     state.failures = 0;
-                    let listed = stream::once(ready(Ok(Event::Listed(items))));
-                    let later = watch_once(cluster, name, version).map_ok(Event::Changed);
-                    listed.chain(later).boxed()
+                    let listed = stream::once(ready(Ok(ListOrChange::Listed(items))));
+                    let changes = watch_once(cluster, name, version).map_ok(ListOrChange::Changed);
+                    listed.chain(changes).boxed()
                 }
                 Err(error) => {
                     state.failures += 1;
@@ -65,7 +65,7 @@ pub(crate) fn changes<'a>(
             };
         Some((events, state))
     });
-    // An instance that is requested by its name is reported even if it never existed.
+    // An instance that is requested by name is reported as deleted even if it never existed.
     let mut existing: BTreeSet<String> = name.map(str::to_owned).into_iter().collect();
     attempts
         .flatten()
@@ -76,9 +76,9 @@ pub(crate) fn changes<'a>(
 
 /// Returns the changes of an event, and records the names of the instances that exist after it. Instances that are missing
 /// from a list were deleted between two watches.
-fn changes_of(existing: &mut BTreeSet<String>, event: Event) -> Vec<InstanceChange> {
+fn changes_of(existing: &mut BTreeSet<String>, event: ListOrChange) -> Vec<InstanceChange> {
     match event {
-        Event::Listed(items) => {
+        ListOrChange::Listed(items) => {
             let listed: BTreeSet<String> = items.iter().map(ResourceExt::name_any).collect();
             let deleted = existing.difference(&listed).cloned();
             let mut changes: Vec<_> = deleted.map(InstanceChange::Deleted).collect();
@@ -87,7 +87,7 @@ fn changes_of(existing: &mut BTreeSet<String>, event: Event) -> Vec<InstanceChan
             *existing = listed;
             changes
         }
-        Event::Changed(change) => {
+        ListOrChange::Changed(change) => {
             match &change {
                 InstanceChange::Updated(instance) => {
                     existing.insert(instance.name_any());
@@ -173,10 +173,10 @@ mod tests {
     fn list_reports_instances_that_were_deleted_between_watches() {
         let named = |name: &str| instance(&json!({"metadata": {"name": name}}));
         let mut existing = BTreeSet::new();
-        changes_of(&mut existing, Event::Listed(vec![named("a")]));
+        changes_of(&mut existing, ListOrChange::Listed(vec![named("a")]));
         let created = InstanceChange::Updated(Box::new(named("b")));
-        changes_of(&mut existing, Event::Changed(created));
-        let changes = changes_of(&mut existing, Event::Listed(vec![named("a")]));
+        changes_of(&mut existing, ListOrChange::Changed(created));
+        let changes = changes_of(&mut existing, ListOrChange::Listed(vec![named("a")]));
         let is_deleted = |change: &InstanceChange| matches!(change, InstanceChange::Deleted(name) if name == "b");
         assert!(changes.iter().any(is_deleted), "{changes:?}");
     }

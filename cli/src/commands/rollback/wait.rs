@@ -40,8 +40,8 @@ pub(super) fn evaluate(
 }
 
 /// Evaluates a BundleInstance whose condition Progressing reports that the Bundle of the template is not unpacked. A pinned
-/// revision does not need that Bundle, and Ready reports the state of the revision. Returns `None` if Progressing
-/// reports something else.
+/// revision does not need that Bundle, and Ready reports the state of the revision. Returns `None` in all other cases, also
+/// if the instance is terminating or a condition is outdated.
 fn evaluate_without_template(
     instance: &BundleInstance,
     generation: Option<i64>,
@@ -49,14 +49,14 @@ fn evaluate_without_template(
 ) -> Option<WaitState> {
     let conditions = &instance.status.as_ref()?.conditions;
     let current = |type_: &str| {
-        find(conditions, type_).filter(|found| found.observed_generation >= generation)
+        find(conditions, type_).filter(|condition| condition.observed_generation >= generation)
     };
     let progressing = current(condition::PROGRESSING)?;
-    let is_of_template = matches!(
+    let lacks_bundle = matches!(
         progressing.reason.as_str(),
         reason::UNPACK_PENDING | reason::UNPACK_FAILED
     );
-    if !is_of_template || instance.metadata.deletion_timestamp.is_some() {
+    if !lacks_bundle || instance.metadata.deletion_timestamp.is_some() {
         return None;
     }
     let ready = current(condition::READY)?;

@@ -188,8 +188,8 @@ pub(super) fn is_made_for(source: &CatalogSource, package: &str) -> bool {
     source.name_any() == source_name(package) && source.spec.publisher.as_deref() == Some(PUBLISHER)
 }
 
-/// Returns the CRDs that a ClusterServiceVersion owns, without those that it only requires. Other texts than names are
-/// skipped: such a text would change the URL of the request that deletes the CRD.
+/// Returns the CRDs that a ClusterServiceVersion owns, without those that it only requires. Invalid names are skipped, because
+/// they could change the URL of the request that deletes the CRD.
 pub(super) fn owned_crds(csv: &ClusterServiceVersion) -> impl Iterator<Item = &str> {
     let owned = csv.spec.crds.owned.iter().map(|crd| crd.name.as_str());
     owned.filter(|name| names::dns_subdomain(name).is_ok())
