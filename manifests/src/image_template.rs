@@ -109,7 +109,7 @@ pub enum Error {
 /// Variables without a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unresolved {
-    /// The first names in the order of the text, each once, truncated.
+    /// Names of the first variables in the order of the text, each once; long names are truncated.
     pub names: Vec<String>,
     /// Whether one of them is unknown. All others currently have no value in the cluster.
     pub has_unknown: bool,

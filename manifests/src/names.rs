@@ -101,7 +101,7 @@ pub fn label_value(value: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Validates the key of a label, or that of an annotation in lower case: an optional DNS subdomain with a slash, and a name.
+/// Validates the key of a label, or the lowercased key of an annotation: an optional DNS subdomain with a slash, and a name.
 ///
 /// # Errors
 /// Returns the problem in the API server's terms.

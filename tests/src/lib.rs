@@ -74,8 +74,8 @@ pub use table::{Cell, Values};
 pub use token_server::{Grant, TokenServer};
 pub use transcript::{Names, Page, Step, root};
 
-/// Returns the variable that keeps the data of `tests/coverage.sh` out of the working directory, if that script runs, for
-/// a program without the environment of the test.
+/// Returns `LLVM_PROFILE_FILE` and its value if `tests/coverage.sh` runs, for programs with an empty environment. Without
+/// the variable, they write coverage data into their working directory.
 pub fn profile_file() -> Option<(&'static str, OsString)> {
     let name = "LLVM_PROFILE_FILE";
     Some((name, std::env::var_os(name)?))

@@ -185,7 +185,7 @@ fn null_in_a_csv_is_an_empty_value() {
 }
 
 #[test]
-fn malformed_dependency_is_a_finding() {
+fn invalid_dependency_is_a_finding() {
     let dir = DatabaseDir::new();
     let add = |type_: &str, value: &str| {
         format!(

@@ -160,7 +160,7 @@ fn names_of_metadata_files_are_ignored() {
         ("p.yaml", "properties:\n- type: [x]\n") => NONE;
         ("annotations.yaml", "") => NONE;
         ("annotations.yaml", "annotations: {a: b}") => NONE;
-        // JSON with a number in place of a text is read as YAML.
+        // JSON with a number instead of a string is read as YAML.
         ("annotations.yaml", r#"{"annotations": {"operators.operatorframework.io.bundle.package.v1": "moon", "operators.operatorframework.io.bundle.channels.v1": 4}}"#)
             => NONE;
         ("p.json", r#"{"properties": [{"type": 7, "value": {"b": 1, "a": "<"}}]}"#) => NONE;

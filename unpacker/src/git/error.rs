@@ -61,7 +61,7 @@ pub enum Problem {
         /// Message of the server; empty where remote texts are withheld.
         said: String,
     },
-    /// The server reports an error after the start of its response.
+    /// The server reports an error after the start of its response, or that it is busy.
     #[error("the server aborted the request{}; try again, or contact the server administrator", quoted(.said))]
     AbortedByServer {
         /// Message of the server; empty where remote texts are withheld.

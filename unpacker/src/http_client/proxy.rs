@@ -168,7 +168,7 @@ fn parse(variable: &'static str, address: &str) -> Result<Url, InvalidProxy> {
     }
 }
 
-/// Parses the entries of `NO_PROXY`. `wildcard` is the meaning of a domain after a dot or an asterisk.
+/// Parses the entries of `NO_PROXY`. `wildcard` is the meaning of a domain after a dot or `*.`.
 fn parse_entries(entries: &str, wildcard: fn(String) -> Hosts) -> Vec<NoProxyEntry> {
     let entries = entries.split([',', ' ']);
     entries
@@ -194,8 +194,8 @@ fn parse_entry(entry: &str, wildcard: fn(String) -> Hosts) -> Option<NoProxyEntr
     Some(NoProxyEntry { hosts, port })
 }
 
-/// Parses an IP address, optionally with a prefix length. Hosts with an IPv4-mapped address count as IPv4 hosts, and so do
-/// such networks.
+/// Parses an IP address, optionally with a prefix length. IPv4-mapped networks become IPv4 networks, because hosts with
+/// IPv4-mapped addresses are compared as IPv4.
 fn network(text: &str) -> Option<IpNet> {
     let address = || text.parse::<IpAddr>().map(IpNet::from);
     let network = text.parse().or_else(|_| address()).ok()?;

@@ -154,7 +154,7 @@ fn push(files: &LayoutFiles, layer: &str, expected: Digest, stack: &mut Layers) 
     let path = relative_path(layer)?;
     let (reader, size) = files.require(&path)?;
     if size == 0 {
-        // An empty blob is not an archive, but some images contain it as a layer.
+        // An empty blob is not an archive, but some images have one as a layer.
         return check(&path, expected, Digest::sha256(b""));
     }
     let inflated =

@@ -151,7 +151,7 @@ fn push(
     let mut hashing = HashingReader::new(reader);
     match file {
         Some(name) => stack.push_file(name, layer.size, &mut hashing)?,
-        // An empty blob is not an archive, but some images contain it as a layer.
+        // An empty blob is not an archive, but some images have one as a layer.
         None if layer.size == 0 => {}
         None => stack.push(&layer.digest.to_string(), &mut hashing)?,
     }

@@ -98,7 +98,7 @@ fn annotated_package(value: &Value) -> Option<String> {
     let read = |key| match field(&annotations, key) {
         None => Some(String::new()),
         Some(Value::String(text)) => Some(text.clone()),
-        // Go's YAML decoder converts numbers to strings where a string is expected. opm reads JSON with them as YAML.
+        // Go's YAML decoder converts numbers to strings where a string is expected. opm reads a JSON file with such values as YAML.
         Some(other @ (Value::Number(_) | Value::Bool(_))) => Some(other.to_string()),
         Some(_) => None,
     };

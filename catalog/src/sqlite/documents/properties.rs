@@ -168,7 +168,7 @@ fn dependency(type_: &str, value: &str) -> Option<Property> {
     let mut tape = Tape::default();
     let node = tape.read(value.as_bytes(), MAX_VALUES).ok();
     let Some(node) = node.filter(|node| go_json::check(*node, fields).is_ok()) else {
-        // A malformed value becomes a string, which the check of the catalog reports.
+        // A malformed or invalid value becomes a string, which the check of the catalog reports.
         return synthesized(required, &value);
     };
     let text = |field: &str| go_json::text(node, field);

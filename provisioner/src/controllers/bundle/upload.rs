@@ -41,7 +41,7 @@ const MAX_ATTEMPTS: usize = 3;
 /// Result of persisting content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreResult {
-    /// The content is new.
+    /// The content was persisted: it is new, or replaces a damaged upload.
     Stored,
     /// The same content was persisted already.
     AlreadyStored,
@@ -119,7 +119,7 @@ pub async fn persist(
         Ok(Some(previous)) if previous.digest == content.digest => {
             return Ok(StoreResult::AlreadyStored);
         }
-        // A damaged upload is replaced, also by the same content.
+        // A damaged upload is replaced, even by the same content.
         Ok(_) | Err(Error::Damaged { .. }) => {}
         Err(error) => return Err(error),
     }

@@ -166,7 +166,7 @@ pub(crate) async fn run(ctx: Context, stop: CancellationToken) {
     control(&ctx, &stop).await;
 }
 
-/// Returns a function that counts a triggered operator in the length of the work queue.
+/// Returns a function that counts a triggered operator as queued.
 fn count_triggered(ctx: &Context) -> impl Fn(&str) + use<> {
     let metrics = Arc::clone(&ctx.metrics);
     move |name| metrics.queue(Of::Platform).triggered(name)

@@ -75,7 +75,7 @@ pub(super) async fn compute(
         class,
         installed: installed.as_ref().and_then(ResourceExt::uid),
         namespace: status.and_then(|status| status.install_namespace.clone()),
-        requested: (operator.spec.bundle.as_ref())
+        requested_namespace: (operator.spec.bundle.as_ref())
             .and_then(|bundle| bundle.install_namespace.clone())
             .or_else(|| instance.spec.install_namespace.clone()),
         kubernetes: ctx.versions.kubernetes().await.map_err(unknown)?,
@@ -124,7 +124,7 @@ async fn render_and_compare(
     let load = move || store.get(&pinned.digest, &limits);
     // Without a requested namespace, the next bundle determines its namespace, as in a rollout.
     let options = Options {
-        install_namespace: question.requested.clone(),
+        install_namespace: question.requested_namespace.clone(),
         ..options
     };
     let converter = converter(Some(question.class), options);

@@ -111,7 +111,7 @@ async fn damage_is_noticed_and_another_upload_heals_it(site: &Site) {
     let error = restore(site, &bundle).await.unwrap_err();
     assert_has(error, "its bytes differ from the upload");
 
-    // The same content replaces the damaged one, and so does another one.
+    // The same content replaces damaged content, and so does other content.
     assert_eq!(upload_of(site, &bundle, &content).await, Stored);
     assert_eq!(restored(site, &bundle).await, Some(digest(&content)));
     delete(&maps, &chunk).await;

@@ -11,9 +11,9 @@ use super::{Config, Credentials, Error};
 impl Credentials {
     /// Loads the credentials of the current user from the files that Podman, Skopeo and Docker use. If
     /// `$REGISTRY_AUTH_FILE` is set, only that file is read. Otherwise the files are, in this order:
-    /// `$XDG_RUNTIME_DIR/containers/auth.json` or `/run/containers/UID/auth.json`, `~/.config/containers/auth.json`, `$DOCKER_CONFIG/config.json` or
-    /// `~/.docker/config.json`, and `~/.dockercfg`. The first file with an entry for a registry is used. Credential
-    /// helpers run on demand.
+    /// `$XDG_RUNTIME_DIR/containers/auth.json` (`/run/containers/UID/auth.json` if that variable is not set),
+    /// `~/.config/containers/auth.json`, `$DOCKER_CONFIG/config.json` or `~/.docker/config.json`, and `~/.dockercfg`. The
+    /// first file with an entry for a registry is used. Credential helpers run on demand.
     ///
     /// # Errors
     /// Returns an error if an existing file cannot be read or is invalid.
@@ -46,7 +46,7 @@ impl Credentials {
         let candidates = [
             match variable_path("XDG_RUNTIME_DIR") {
                 Some(run) => Some(run.join("containers/auth.json")),
-                // The directory may be closed to this user.
+                // The file may be in a directory that this user may not read.
                 None => Some(sessionless_file(rustix::process::getuid().as_raw()))
                     .filter(|path| path.is_file()),
             },
@@ -66,7 +66,7 @@ impl Credentials {
     }
 }
 
-/// Returns the file that `podman login` writes for a user without a session, such as root, who has no runtime directory.
+/// Returns the file that `podman login` writes if `$XDG_RUNTIME_DIR` is not set, for example for root.
 fn sessionless_file(uid: u32) -> PathBuf {
     format!("/run/containers/{uid}/auth.json").into()
 }

@@ -135,7 +135,7 @@ fn parse_response(status: ExitStatus, answer: &[u8]) -> Result<Option<Credential
     {
         return Err("returned control characters".to_owned());
     }
-    // Some helpers report missing credentials by empty ones.
+    // Some helpers report missing credentials with empty values.
     if answer.username.is_empty() && answer.secret.is_empty() {
         return Ok(None);
     }

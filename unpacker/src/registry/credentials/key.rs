@@ -1,4 +1,4 @@
-//! Keys of credential entries: `host`, `host:port`, `host/path`, `https://host/v1/`, `*.host`.
+//! Keys of credential entries: `host`, `host:port`, `host/path`, `https://host/v1/`, `*.host`, `*-part.host`.
 
 use wildmatch::WildMatch;
 

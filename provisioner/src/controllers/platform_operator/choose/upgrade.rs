@@ -93,8 +93,8 @@ impl UpgradeChooser<'_> {
         is_gone.then_some(catalog)
     }
 
-    /// Returns the overrides of the spec, and those in the BundleInstance: OpenShift's CRD of PlatformOperators drops the
-    /// former.
+    /// Returns the overrides of the spec, and those of the BundleInstance, because OpenShift's CRD of PlatformOperators drops
+    /// `spec.bundle`.
     fn overrides(&self) -> impl Iterator<Item = &Override> {
         let bundle = self.input.operator.spec.bundle.as_ref();
         let instance = self.input.existing.ours();

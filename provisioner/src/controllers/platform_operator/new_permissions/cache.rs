@@ -25,8 +25,8 @@ pub(super) struct PermissionQuery {
     pub(super) installed: Option<String>,
     /// Namespace of the installed bundle.
     pub(super) namespace: Option<String>,
-    /// Namespace that the spec requests for the next bundle.
-    pub(super) requested: Option<String>,
+    /// Namespace that the spec requests for the next bundle; `None` if the bundle determines it.
+    pub(super) requested_namespace: Option<String>,
     pub(super) kubernetes: KubeVersion,
 }
 
@@ -163,7 +163,7 @@ mod tests {
             class: Class::Registry,
             installed: Some("uid of 1.0.0".to_owned()),
             namespace: None,
-            requested: None,
+            requested_namespace: None,
             kubernetes: KubeVersion::new(1, 30),
         }
     }

@@ -115,13 +115,13 @@ impl UpgradeChooser<'_> {
     /// Reports whether the installed bundle blocks cluster upgrades.
     fn blocks(&self) -> bool {
         let installed = self.current.installed.as_ref();
-        let of_image = installed.and_then(|bundle| bundle.digest.as_deref());
+        let image_digest = installed.and_then(|bundle| bundle.digest.as_deref());
         let instance = self.input.existing.ours();
         let status = instance.and_then(|instance| instance.status.as_ref());
-        let of_content = status.and_then(|status| status.content_digest.as_deref());
+        let content_digest = status.and_then(|status| status.content_digest.as_deref());
         let is_overridden = self.overrides().any(|declared| {
             declared.constraint == Constraint::MaxOpenShiftVersion
-                && [of_image, of_content].contains(&Some(declared.digest.as_str()))
+                && [image_digest, content_digest].contains(&Some(declared.digest.as_str()))
         });
         let max = self.known_maximum().filter(|_| !is_overridden);
         self.is_blocked_by(max)
