@@ -1,15 +1,24 @@
 //! Catalogs of servers outside of the provisioner.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use catalog::{
     Limits, Source,
-    registry::{Cache, serve},
+    registry::{Cache, ObserveCalls, Service, serve},
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use tokio::{net::TcpListener, sync::oneshot};
 
-use super::{status::reason, *};
+use super::{
+    serving::{HERE, stage},
+    status::reason,
+    *,
+};
 use crate::cluster_operator::define;
 
 /// A server of a catalog.
@@ -67,6 +76,44 @@ impl Server {
         self.task.await.unwrap();
         self.address
     }
+}
+
+/// Counts the calls of a server.
+#[derive(Default)]
+struct CallCount(AtomicUsize);
+
+impl ObserveCalls for CallCount {
+    fn ended(&self, _: &'static str, _: &'static str, _: Duration) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// The state of the connection needs no call.
+#[tokio::test]
+async fn catalog_that_no_operator_chooses_from_is_not_read() {
+    let shelf = stage().await;
+    let leader = Leader::start(&shelf.cluster, HERE);
+    let packages = ["tide".to_owned()];
+    leader.ctx.catalogs.track_candidates(packages.into());
+    let dir = tempfile::tempdir().unwrap();
+    write_documents(dir.path(), &tide(&["1.0.0"]));
+    let caches = tempfile::tempdir().unwrap();
+    let cache = Cache::open(caches.path()).unwrap();
+    let built = cache.load_or_build(Source::Directory(dir.path()), &Limits::default());
+    let calls = Arc::<CallCount>::default();
+    let service = Service::with_observer(Arc::new(built.unwrap().0), calls.clone()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move { service.serve(listener, std::future::pending()).await });
+    let ready = json!({"connectionState": {"lastObservedState": "READY"}});
+    for (namespace, is_read) in [("served", false), ("catalogs", true)] {
+        let spec = json!({"address": address});
+        shelf.declare(namespace, "mine", spec).await;
+        let name = format!("{namespace}/mine");
+        shelf.reports(&name, ready.clone()).await;
+        assert_eq!(calls.0.load(Ordering::Relaxed) > 0, is_read, "{namespace}");
+    }
+    leader.end().await;
 }
 
 pub(super) fn track(shelf: &Shelf, packages: &[&str]) {
