@@ -14,6 +14,7 @@ use base64::{
     Engine as _,
     alphabet::STANDARD,
     engine::{GeneralPurpose, GeneralPurposeConfig},
+    prelude::BASE64_STANDARD,
 };
 
 pub(crate) use self::types::{
@@ -127,6 +128,12 @@ pub(crate) fn base64(text: &str) -> Result<Vec<u8>, String> {
         let at = error_offset(text.as_bytes());
         format!("illegal base64 data at input byte {at}")
     })
+}
+
+/// Returns the data of an icon in canonical base64, or `None` if it is empty or malformed. As in opm, spaces are ignored.
+pub(crate) fn icon_data(text: &str) -> Option<String> {
+    let data = base64(&text.replace(' ', "")).ok()?;
+    (!data.is_empty()).then(|| BASE64_STANDARD.encode(data))
 }
 
 /// Returns the position at which Go's decoder stops.

@@ -211,7 +211,15 @@ fn apply_affinity(affinity: &Map<String, Value>, pod: &mut Value) {
     }
 }
 
-fn list<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Vec<Value>> {
+/// Returns the list at a key, which is created if it is missing. Returns `None` if no entries are to be added.
+fn list_to_extend<'a>(
+    value: &'a mut Value,
+    key: &str,
+    more: &[Value],
+) -> Option<&'a mut Vec<Value>> {
+    if more.is_empty() {
+        return None;
+    }
     let list = mapping(value).entry(key).or_insert_with(|| json!([]));
     if list.is_null() {
         *list = json!([]);
@@ -221,19 +229,9 @@ fn list<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Vec<Value>> {
 
 /// Replaces the entries of the same name, and adds all others.
 pub(crate) fn by_name(holder: &mut Value, key: &str, more: &[Value]) {
-    if more.is_empty() {
-        return;
-    }
-    let Some(list) = list(holder, key) else {
-        return;
-    };
-    for entry in more {
-        match list
-            .iter_mut()
-            .find(|existing| existing.get("name") == entry.get("name"))
-        {
-            Some(existing) => existing.clone_from(entry),
-            None => list.push(entry.clone()),
+    if let Some(list) = list_to_extend(holder, key, more) {
+        for entry in more {
+            replace_or_add(list, usize::MAX, entry);
         }
     }
 }
@@ -241,27 +239,25 @@ pub(crate) fn by_name(holder: &mut Value, key: &str, more: &[Value]) {
 /// Replaces the container's first mount of the same volume. Adds all mounts of other volumes, also several of one volume, as
 /// in OLM.
 fn apply_mounts(container: &mut Value, mounts: &[Value]) {
-    if mounts.is_empty() {
-        return;
-    }
-    let Some(list) = list(container, "volumeMounts") else {
-        return;
-    };
-    let existing_count = list.len();
-    for mount in mounts {
-        let mut existing = list.iter_mut().take(existing_count);
-        match existing.find(|existing| existing.get("name") == mount.get("name")) {
-            Some(existing) => existing.clone_from(mount),
-            None => list.push(mount.clone()),
+    if let Some(list) = list_to_extend(container, "volumeMounts", mounts) {
+        let existing_count = list.len();
+        for mount in mounts {
+            replace_or_add(list, existing_count, mount);
         }
     }
 }
 
-fn append_missing(holder: &mut Value, key: &str, more: &[Value]) {
-    if more.is_empty() {
-        return;
+/// Replaces the entry of the same name among the first `count` ones, or else adds the entry.
+fn replace_or_add(list: &mut Vec<Value>, count: usize, entry: &Value) {
+    let mut first = list.iter_mut().take(count);
+    match first.find(|existing| existing.get("name") == entry.get("name")) {
+        Some(existing) => existing.clone_from(entry),
+        None => list.push(entry.clone()),
     }
-    let Some(list) = list(holder, key) else {
+}
+
+fn append_missing(holder: &mut Value, key: &str, more: &[Value]) {
+    let Some(list) = list_to_extend(holder, key, more) else {
         return;
     };
     for entry in more {

@@ -5,7 +5,6 @@ use std::{
     io::{self, Read},
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use manifests::{
     content::{self, Builder},
     object::{text, truncate},
@@ -52,12 +51,9 @@ impl ConfigMap {
     pub(super) fn icon(&self, package: &Package) -> Option<Value> {
         let head = package.channels.get(&package.default_channel)?.first()?;
         let icon = self.csvs.get(head.csv)?.object.pointer("/spec/icon/0")?;
-        let data = text(icon, &["base64data"])?.replace(' ', "");
-        let data = go_json::base64(&data)
-            .ok()
-            .filter(|data| !data.is_empty())?;
+        let data = go_json::icon_data(text(icon, &["base64data"])?)?;
         let mediatype = text(icon, &["mediatype"]).unwrap_or_default();
-        Some(json!({"base64data": STANDARD.encode(data), "mediatype": mediatype}))
+        Some(json!({"base64data": data, "mediatype": mediatype}))
     }
 }
 

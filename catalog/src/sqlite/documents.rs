@@ -10,7 +10,6 @@ use std::{
     io,
 };
 
-use base64::{Engine, prelude::BASE64_STANDARD};
 use manifests::{
     object::{get_path, text},
     openshift::{INSTALLED_PROPERTIES_ANNOTATION, MAX_ANNOTATION, PROPERTIES_ANNOTATION},
@@ -237,13 +236,8 @@ impl<'a> PackageBlobs<'a> {
         let csv: Csv = self.csv(head)?.unwrap_or_default();
         let icon = csv.spec.icon.into_iter().flatten().next();
         Ok(icon.and_then(|icon| {
-            // As in opm: some icons contain spaces.
-            let data = go_json::base64(&icon.base64data)
-                .or_else(|_| go_json::base64(&icon.base64data.replace(' ', "")))
-                .ok()
-                .filter(|data| !data.is_empty())?;
             Some(Icon {
-                base64data: BASE64_STANDARD.encode(data),
+                base64data: go_json::icon_data(&icon.base64data)?,
                 mediatype: icon.mediatype,
             })
         }))

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use manifests::{
     names::{self, OPERATOR_CONDITION_VARIABLE},
-    object::{child_mut, get_path, text},
+    object::{child_mut, get_path},
 };
 use serde_json::{Value, json};
 
@@ -19,15 +19,10 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// ClusterServiceVersion's name, as in OLM. The name of the role differs from OLM's, because OLM creates its own role if it
 /// also runs.
 pub(crate) fn objects(name: &str, deployments: &[Value], namespace: &str) -> Vec<Value> {
-    let account = |deployment| {
-        let pod = get_path(deployment, &["spec", "template", "spec"])?;
-        // The deprecated field is used only if the other one is missing or empty.
-        let name = text(pod, &["serviceAccountName"]).filter(|name| !name.is_empty());
-        name.or_else(|| text(pod, &["serviceAccount"]))
-    };
     let accounts: BTreeSet<&str> = deployments
         .iter()
-        .map(|entry| service_accounts::account_name(account(entry).unwrap_or_default()))
+        .map(|entry| get_path(entry, &["spec", "template", "spec"]).unwrap_or(&Value::Null))
+        .map(|pod| service_accounts::of_pod(pod).1)
         .collect();
     if accounts.is_empty() || !is_valid_name(name) {
         return Vec::new();

@@ -28,6 +28,17 @@ pub(crate) fn account_name(name: &str) -> &str {
     if name.is_empty() { DEFAULT } else { name }
 }
 
+/// Returns the ServiceAccount of a pod, and the field with its name. As in the API server, the deprecated field is used only if
+/// the other one is missing or empty.
+pub(crate) fn of_pod(pod: &Value) -> (&'static str, &str) {
+    let mut fields = ["serviceAccountName", "serviceAccount"].into_iter();
+    let named = fields.find_map(|field| {
+        let name = text(pod, &[field]).filter(|name| !name.is_empty())?;
+        Some((field, name))
+    });
+    named.unwrap_or(("serviceAccountName", DEFAULT))
+}
+
 /// Returns the names of the ServiceAccounts among the bundle's own objects.
 pub(crate) fn bundled(extra: &[Item]) -> BTreeSet<String> {
     let is_account = |item: &&Item| item.kind() == "ServiceAccount" && item.api_version() == "v1";
@@ -103,16 +114,10 @@ fn used(install: &Install) -> Vec<(&str, Path)> {
         let Some(pod) = get_path(deployment, &["spec", "template", "spec"]) else {
             continue;
         };
-        for field in ["serviceAccountName", "serviceAccount"] {
-            let Some(name) = text(pod, &[field]).map(account_name) else {
-                continue;
-            };
-            if name != DEFAULT && unique.insert(name) {
-                let pod = Path::from(["spec", "template", "spec"]).key(field);
-                names.push((name, Path::from(DEPLOYMENTS).index(index).join(&pod)));
-            }
-            // The deprecated field is used only if the other one is missing.
-            break;
+        let (field, name) = of_pod(pod);
+        if name != DEFAULT && unique.insert(name) {
+            let pod = Path::from(["spec", "template", "spec"]).key(field);
+            names.push((name, Path::from(DEPLOYMENTS).index(index).join(&pod)));
         }
     }
     names

@@ -16,7 +16,7 @@ use tracing::warn;
 use super::{
     outcome::{HealthState, Outcome, Remedy, RetryClass, RolloutState},
     reconcile::current_status,
-    state::{InstanceContext, InstanceState, version},
+    state::{InstanceContext, InstanceState},
     status_writer::write_status,
     template, trust,
 };
@@ -221,11 +221,7 @@ pub(crate) async fn adopt(
     state.bundles = Some(adopted.bundles.clone());
     if let Err(error) = write_status(instance, shared, state, &adopted).await {
         warn!(%error, "failed to record the installed Bundle; retrying");
-        let written = state.status.as_ref().map(|written| written.0);
-        state.status = Some(Box::new((
-            written.unwrap_or_else(|| version(instance)),
-            adopted,
-        )));
+        state.store_unwritten(instance, adopted);
     }
 }
 

@@ -160,9 +160,8 @@ async fn finish_rollout(
 ) {
     let now = (shared.ctx.now)();
     revisions::follow_clock(status, now);
-    let hash = template::hash(instance);
     if revisions::is_rolled_out(&instance.spec, status, outcome, now)
-        && !revisions::awaits_rollback(&instance.spec, status, &hash)
+        && !revisions::awaits_rollback(&instance.spec, status, &template::hash(instance))
     {
         revisions::promote(status);
         state.excused = None;
@@ -334,11 +333,8 @@ fn restart_deadline(
     state: &mut InstanceState,
     status: &mut BundleInstanceStatus,
 ) {
-    if let Some(restarted) = revisions::with_restarted_deadline(status, (shared.ctx.now)()) {
-        let written = state.status.as_ref().map(|written| written.0);
-        let written = written.unwrap_or_else(|| version(instance));
-        state.status = Some(Box::new((written, restarted.clone())));
-        *status = restarted;
+    if revisions::restart_deadline(status, (shared.ctx.now)()) {
+        state.store_unwritten(instance, status.clone());
     }
 }
 

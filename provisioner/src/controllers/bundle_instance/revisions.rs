@@ -297,20 +297,20 @@ pub(crate) fn is_rolled_out(
     }
 }
 
-/// Returns the status in which the deadline of the newest revision restarts, because the instance was paused; `None` if it was
-/// not, or if no revision is being rolled out.
-pub(crate) fn with_restarted_deadline(
-    status: &BundleInstanceStatus,
-    now: Timestamp,
-) -> Option<BundleInstanceStatus> {
+/// Restarts the deadline of the newest revision if the instance was paused. Returns false if it was not, or if no revision is
+/// being rolled out.
+pub(crate) fn restart_deadline(status: &mut BundleInstanceStatus, now: Timestamp) -> bool {
     let progressing = condition::find(&status.conditions, condition::PROGRESSING);
-    progressing.filter(|progressing| progressing.reason == condition::reason::PAUSED)?;
-    status.rolling_out()?;
-    let mut restarted = status.clone();
-    let newest = newest_of(&mut restarted.revisions)?;
+    let was_paused =
+        progressing.is_some_and(|progressing| progressing.reason == condition::reason::PAUSED);
+    let is_rolling_out = status.rolling_out().is_some();
+    let newest = newest_of(&mut status.revisions);
+    let Some(newest) = newest.filter(|_| was_paused && is_rolling_out) else {
+        return false;
+    };
     let since = newest.applied.as_mut().unwrap_or(&mut newest.created);
     since.0 = now;
-    Some(restarted)
+    true
 }
 
 /// Restarts the deadline of the newest revision if the clock was set back.

@@ -339,6 +339,17 @@ pub(crate) fn version(instance: &BundleInstance) -> u64 {
 }
 
 impl InstanceState {
+    /// Stores a status that the next write records.
+    pub(crate) fn store_unwritten(
+        &mut self,
+        instance: &BundleInstance,
+        status: BundleInstanceStatus,
+    ) {
+        let written = self.status.as_ref().map(|written| written.0);
+        let written = written.unwrap_or_else(|| version(instance));
+        self.status = Some(Box::new((written, status)));
+    }
+
     /// Discards the stored status once the watch delivers it or a later one.
     pub(crate) fn observe_status(&mut self, instance: &BundleInstance) {
         let observed = version(instance);

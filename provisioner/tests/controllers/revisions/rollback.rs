@@ -26,25 +26,32 @@ fn bounded(fixture: &Fixture<'_>, maximum: u8) -> Value {
     crd
 }
 
+/// Returns a Widget that no upgrade changes, its CRD, and a ConfigMap with a text.
+fn with_broken_widget(fixture: &Fixture<'_>, text: &str) -> [Value; 3] {
+    [
+        fixture.widget_crd(),
+        fixture.widget("broken", 1),
+        fixture.map("changed", text),
+    ]
+}
+
+/// Installs the first version of a bundle that is rolled back after failures, and lets its Widget fail.
+async fn install_with_failure(fixture: &Fixture<'_>) {
+    let mut declared = fixture.declare(&with_broken_widget(fixture, "1")).await;
+    declared.spec.rollback = Rollback::OnFailure;
+    fixture.create(declared).await;
+    fixture.observe("broken", stalled(1)).await;
+    fixture.wait("Healthy", "False").await;
+}
+
 // `rollback: OnFailure` counts only failures of objects that the rollout changed, or that began after the rollout
 // started.
 #[tokio::test]
 async fn earlier_failure_causes_no_rollback() {
     let fixture = Fixture::new(running().await, "earlier").await;
-    let objects = |text: &str| {
-        [
-            fixture.widget_crd(),
-            fixture.widget("broken", 1),
-            fixture.map("changed", text),
-        ]
-    };
-    let mut declared = fixture.declare(&objects("1")).await;
-    declared.spec.rollback = Rollback::OnFailure;
-    fixture.create(declared).await;
-    fixture.observe("broken", stalled(1)).await;
-    fixture.wait("Healthy", "False").await;
-
-    fixture.upgrade("v2", &objects("2")).await;
+    install_with_failure(&fixture).await;
+    let second = with_broken_widget(&fixture, "2");
+    fixture.upgrade("v2", &second).await;
     fixture.has_text(ROLLOUT_TIMEOUT, "changed", "2").await;
     observe(2 * OBSERVATION, async || {
         let failed = fixture.read().await.status.unwrap().failed_template_hash;
@@ -66,22 +73,11 @@ async fn earlier_failure_causes_no_rollback_after_a_restart() {
     let provisioner = Provisioner::start(cluster, options.clone()).await;
     let world = World::bare(cluster);
     let fixture = Fixture::new(&world, "restarted").await;
-    let objects = |text: &str| {
-        vec![
-            fixture.widget_crd(),
-            fixture.widget("broken", 1),
-            fixture.map("changed", text),
-        ]
-    };
-    let mut declared = fixture.declare(&objects("1")).await;
-    declared.spec.rollback = Rollback::OnFailure;
-    fixture.create(declared).await;
-    fixture.observe("broken", stalled(1)).await;
-    fixture.wait("Healthy", "False").await;
+    install_with_failure(&fixture).await;
 
     // An object of another client blocks the unpacked bundle until the restart.
     world.apply(&fixture.map("taken", "foreign")).await;
-    let mut second = objects("2");
+    let mut second = with_broken_widget(&fixture, "2").to_vec();
     second.push(fixture.map("taken", "2"));
     fixture.upgrade("v2", &second).await;
     fixture.reports("is not managed by a BundleInstance").await;

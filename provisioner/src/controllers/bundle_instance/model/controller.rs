@@ -72,9 +72,8 @@ impl Controller {
         if reconcile::left_alone(&server.instance).is_none() {
             let spec = &server.instance.spec;
             revisions::follow_clock(&mut status, now);
-            let hash = template::hash(&server.instance);
             if revisions::is_rolled_out(spec, &status, &outcome, now)
-                && !revisions::awaits_rollback(spec, &status, &hash)
+                && !revisions::awaits_rollback(spec, &status, &template::hash(&server.instance))
             {
                 revisions::promote(&mut status);
                 self.excused = None;

@@ -489,43 +489,4 @@ impl DriftedObjects<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn recorded_object_without_namespace_requires_its_api() {
-        let instance: BundleInstance = crate::fixtures::object(json!({"metadata": {"name": "a"}}));
-        let status =
-            with!(BundleInstanceStatus::default() => install_namespace: Some("tide".to_owned()));
-        let view = InstanceView::default();
-        let monitor = |namespace: &str| {
-            crate::fixtures::identity("monitoring.coreos.com", "ServiceMonitor", namespace, "m")
-        };
-        for (recorded, drifted, is_required) in ::tests::rows![
-            "", "tide" => true;
-            "tide", "tide" => true;
-            "tide", "" => true;
-            "", "elsewhere" => false;
-            "other", "tide" => false;
-        ] {
-            let absent = MissingKind {
-                api_version: "monitoring.coreos.com/v1".to_owned(),
-                kind: "ServiceMonitor".to_owned(),
-                needed_by: vec![monitor(recorded)],
-            };
-            let objects = [monitor(drifted)];
-            let drift = DriftedObjects {
-                instance: &instance,
-                status: &status,
-                objects: &objects,
-                view: &view,
-            };
-            let required = drift.still_required(&[absent]).into_iter();
-            let found: Vec<_> = required.flat_map(|absent| absent.needed_by).collect();
-            let expected = is_required.then(|| monitor(drifted));
-            assert_rows!(found => expected.into_iter().collect::<Vec<_>>(), "{recorded:?} {drifted:?}");
-        }
-    }
-}
+mod tests;

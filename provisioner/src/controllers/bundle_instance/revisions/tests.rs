@@ -152,13 +152,11 @@ fn deadline_restarts_after_a_pause() {
             "lastTransitionTime": "1970-01-01T00:00:00Z",
         }]);
         let conditions = serde_json::from_value(conditions).unwrap();
-        let restarted =
-            with_restarted_deadline(&with!(status(states) => conditions: conditions), now)?;
-        time_left(
-            &spec(&json!({"progressDeadlineSeconds": 30})),
-            restarted.rolling_out()?,
-            now,
-        )
+        let mut status = with!(status(states) => conditions: conditions);
+        let is_restarted = restart_deadline(&mut status, now);
+        let spec = spec(&json!({"progressDeadlineSeconds": 30}));
+        let newest = status.rolling_out().filter(|_| is_restarted)?;
+        time_left(&spec, newest, now)
     };
     assert_rows! {
         left(&[Active, RollingOut], "Paused") => Some(Duration::from_secs(30));

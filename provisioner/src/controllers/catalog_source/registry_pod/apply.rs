@@ -5,7 +5,7 @@ use std::{fmt::Debug, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::core::v1::{LocalObjectReference, Namespace, Pod, Service},
+    api::core::v1::{LocalObjectReference, Namespace, Pod},
 };
 use kube::{
     Api, Client, Resource, ResourceExt as _,
@@ -174,7 +174,9 @@ pub async fn reconcile(
         *has_written |= makes;
     }
     pod_client.annotate(&existing, &pod, &hash).await;
-    let is_served_elsewhere = before.is_some_and(|service| is_of_server(&service));
+    // The catalog server or a leftover pod of OLM serves the catalog until a pod is ready.
+    let is_served_elsewhere =
+        before.is_some_and(|service| !service.labels().contains_key(labels::CATALOG_POD));
     if !is_served_elsewhere || matches!(state, PodServingState::Serving(_)) {
         ensure(client, service, diff::service, has_written).await?;
     }
@@ -198,12 +200,6 @@ fn needs_update_pod(tag_check: Option<TagCheck<'_>>, pods: &[PodObservation], ha
         Some(TagCheck::Always) => true,
         Some(TagCheck::For(digest)) => !pods.iter().any(|pod| has(pod, digest)),
     }
-}
-
-/// Reports whether a Service points to the catalog server or to a leftover pod of OLM, which serve the catalog until a pod is
-/// ready.
-fn is_of_server(service: &Service) -> bool {
-    !service.labels().contains_key(labels::CATALOG_POD)
 }
 
 /// Adds the pull secrets that other clients have attached to the service account, as OpenShift does for its internal

@@ -95,12 +95,12 @@ impl UpgradeChooser<'_> {
 
     /// Returns the overrides of the spec, and those of the BundleInstance, because OpenShift's CRD of PlatformOperators drops
     /// `spec.bundle`.
-    fn overrides(&self) -> impl Iterator<Item = &Override> {
+    fn overrides(&self) -> impl Iterator<Item = &[Override]> {
         let bundle = self.input.operator.spec.bundle.as_ref();
         let instance = self.input.existing.ours();
-        let of_bundle = bundle.into_iter().flat_map(|bundle| &bundle.overrides);
-        let of_instance = instance.into_iter();
-        of_bundle.chain(of_instance.flat_map(|instance| &instance.spec.overrides))
+        let of_bundle = bundle.map(|bundle| bundle.overrides.as_slice());
+        let of_instance = instance.map(|instance| instance.spec.overrides.as_slice());
+        of_bundle.into_iter().chain(of_instance)
     }
 
     /// Chooses the next bundle: only of the version `minor`, if set, and up to the version `newest`, if set.
@@ -130,7 +130,7 @@ impl UpgradeChooser<'_> {
             }),
             catalog: bundle.catalog.clone(),
         });
-        let overrides: Vec<_> = self.overrides().map(overridden).collect();
+        let overrides: Vec<_> = self.overrides().flatten().map(overridden).collect();
         let first = self.approved_first().and_then(Result::ok);
         ask(&Request {
             package: &spec.package.name,

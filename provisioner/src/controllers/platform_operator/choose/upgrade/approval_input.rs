@@ -11,9 +11,12 @@ use manifests::{
 };
 
 use super::{super::CheckedPermissions, UpgradeChooser};
-use crate::controllers::platform_operator::{
-    approval::{self, UnblocksCluster},
-    installed::Bundle,
+use crate::{
+    cluster::overrides::ContentDigests,
+    controllers::platform_operator::{
+        approval::{self, UnblocksCluster},
+        installed::Bundle,
+    },
 };
 
 impl UpgradeChooser<'_> {
@@ -114,14 +117,14 @@ impl UpgradeChooser<'_> {
 
     /// Reports whether the installed bundle blocks cluster upgrades.
     fn blocks(&self) -> bool {
-        let installed = self.current.installed.as_ref();
-        let image_digest = installed.and_then(|bundle| bundle.digest.as_deref());
         let instance = self.input.existing.ours();
         let status = instance.and_then(|instance| instance.status.as_ref());
-        let content_digest = status.and_then(|status| status.content_digest.as_deref());
-        let is_overridden = self.overrides().any(|declared| {
-            declared.constraint == Constraint::MaxOpenShiftVersion
-                && [image_digest, content_digest].contains(&Some(declared.digest.as_str()))
+        let digests = status.map(ContentDigests::of_installed).unwrap_or_default();
+        let mut overrides = self.overrides();
+        let is_overridden = overrides.any(|list| {
+            digests
+                .find(list, Constraint::MaxOpenShiftVersion)
+                .is_some()
         });
         let max = self.known_maximum().filter(|_| !is_overridden);
         self.is_blocked_by(max)
