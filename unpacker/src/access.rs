@@ -19,12 +19,13 @@ impl Quotes {
     /// Removes texts of servers from an error if they are withheld. The full error is logged at level debug.
     pub(crate) fn apply<T>(self, result: crate::Result<T>) -> crate::Result<T> {
         match (self, result) {
-            (Self::Withheld, Err(error)) => {
+            (Self::Withheld, Err(mut error)) => {
                 debug!(
                     error = printable(&chain(&error), MAX_LOGGED),
                     "failed to fetch a source"
                 );
-                Err(error.withheld())
+                error.withhold();
+                Err(error)
             }
             (_, result) => result,
         }

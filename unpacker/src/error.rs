@@ -309,24 +309,17 @@ impl Error {
 #[cfg(feature = "sources")]
 impl Error {
     /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::trust::Quotes::Withheld).
-    pub(crate) fn withheld(self) -> Self {
+    pub(crate) fn withhold(&mut self) {
         match self {
-            Self::Unpack { path, source } => Self::Unpack {
-                path,
-                source: source.withheld().into(),
-            },
-            Self::Layer { name, source } => Self::Layer {
-                name,
-                source: source.withheld().into(),
-            },
-            Self::Web(error) => Self::Web(error.withheld()),
-            Self::Git(error) => Self::Git(error.withheld()),
-            Self::Http(error) => Self::Http(error.withheld()),
-            Self::Registry(error) => Self::Registry(Box::new(error.withheld())),
-            Self::Oci(error) => Self::Oci(error.withheld()),
+            Self::Unpack { source, .. } | Self::Layer { source, .. } => source.withhold(),
+            Self::Web(error) => error.withhold(),
+            Self::Git(error) => error.withhold(),
+            Self::Http(error) => error.withhold(),
+            Self::Registry(error) => error.withhold(),
+            Self::Oci(error) => error.withhold(),
             // Shared errors were withheld before they were shared. The other errors contain only content or local
             // paths.
-            error @ (Self::Shared(_)
+            Self::Shared(_)
             | Self::Open { .. }
             | Self::NotReadable { .. }
             | Self::Read { .. }
@@ -346,7 +339,7 @@ impl Error {
             | Self::Source(_)
             | Self::Local(_)
             | Self::Spool { .. }
-            | Self::Write { .. }) => error,
+            | Self::Write { .. } => {}
         }
     }
 }

@@ -86,20 +86,15 @@ impl Error {
 
 impl Error {
     /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::trust::Quotes::Withheld).
-    pub(crate) fn withheld(self) -> Self {
+    pub(crate) fn withhold(&mut self) {
         match self {
-            Self::Digest { url, expected, .. } => Self::Digest {
-                url,
-                expected,
-                actual: None,
-                // The reason describes the body.
-                source: None,
-            },
-            Self::Unpack { url, source } => Self::Unpack {
-                url,
-                source: source.withheld().into(),
-            },
-            error @ (Self::Credentials { .. } | Self::HtmlPage { .. }) => error,
+            // The source describes the body.
+            Self::Digest { actual, source, .. } => {
+                *actual = None;
+                *source = None;
+            }
+            Self::Unpack { source, .. } => source.withhold(),
+            Self::Credentials { .. } | Self::HtmlPage { .. } => {}
         }
     }
 }

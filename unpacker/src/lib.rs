@@ -124,7 +124,6 @@ pub use tree::{FileInfo, Tree};
 #[cfg(feature = "sources")]
 pub use unpack::unpack;
 
-use manifests::content::PathMap;
 use spool::Storage;
 
 /// Options for reading a source.
@@ -258,18 +257,4 @@ fn unpacked((tree, unselected): (Tree, usize)) -> Result<Unpacked> {
         content,
         unselected,
     })
-}
-
-/// Removes the top-level directory of a bundle that was packed with it, as in `tar czf bundle.tgz bundle/`.
-///
-/// Content is returned unchanged if it has `manifests` or `metadata` at its root, if it has other top-level entries,
-/// or if the directory contains neither of the two. In these cases it is not a bundle in a directory, and a guess
-/// would hide a mistake.
-#[must_use]
-pub fn strip_top_folder(content: Content) -> Content {
-    let files = PathMap::from(content);
-    match tree::top_folder(&files) {
-        Some(top) => files.into_folder(&top).into(),
-        None => files.into(),
-    }
 }

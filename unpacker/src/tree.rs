@@ -191,8 +191,11 @@ impl Tree {
         Ok(digest)
     }
 
-    /// Removes the top-level directory of a bundle that was packed with it:
-    /// [`strip_top_folder`](crate::strip_top_folder).
+    /// Removes the top-level directory of a bundle that was packed with it, as in `tar czf bundle.tgz bundle/`.
+    ///
+    /// The tree is returned unchanged if it has `manifests` or `metadata` at its root, if it has other top-level entries,
+    /// or if the directory contains neither of the two. In these cases it is not a bundle in a directory, and a guess
+    /// would hide a mistake.
     #[must_use]
     pub fn strip_top_folder(self) -> Self {
         let Self { files, spool } = self;
@@ -205,7 +208,7 @@ impl Tree {
 }
 
 /// Returns the directory that contains all files, if it contains a bundle.
-pub(crate) fn top_folder<T>(files: &PathMap<T>) -> Option<String> {
+fn top_folder(files: &PathMap<StoredFile>) -> Option<String> {
     let is_bundle =
         |at: &str| ["manifests", "metadata"].map(|name| files.has_folder(&format!("{at}{name}")));
     let (path, _) = files.iter().next()?;

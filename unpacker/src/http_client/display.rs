@@ -23,10 +23,9 @@ impl RedactedUrl {
     }
 
     /// Replaces a URL that a server chose.
-    pub(crate) fn withheld(self) -> Self {
-        Self {
-            text: self.written.unwrap_or(self.text),
-            written: None,
+    pub(crate) fn withhold(&mut self) {
+        if let Some(written) = self.written.take() {
+            self.text = written;
         }
     }
 }

@@ -280,76 +280,43 @@ impl Error {
 
 impl Error {
     /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::trust::Quotes::Withheld).
-    pub(crate) fn withheld(self) -> Self {
+    pub(crate) fn withhold(&mut self) {
         match self {
-            Self::Roots { .. } | Self::Proxy { .. } | Self::Client { .. } => self,
-            Self::Scheme { url } => Self::Scheme {
-                url: url.withheld(),
-            },
-            Self::Credentials { url } => Self::Credentials {
-                url: url.withheld(),
-            },
-            Self::Connect { url, tries, source } => Self::Connect {
-                url: url.withheld(),
-                tries,
-                source,
-            },
-            Self::Host { url, source } => Self::Host {
-                url: url.withheld(),
-                source,
-            },
-            Self::Tunnel { url, source } => Self::Tunnel {
-                url: url.withheld(),
-                source,
-            },
-            Self::Untrusted { url, problem, .. } => Self::Untrusted {
-                url: url.withheld(),
-                problem,
-                source: None,
-            },
-            Self::NotTls { url } => Self::NotTls {
-                url: url.withheld(),
-            },
-            Self::Handshake { url, source } => Self::Handshake {
-                url: url.withheld(),
-                source,
-            },
-            Self::IdleTimeout { url, idle } => Self::IdleTimeout {
-                url: url.withheld(),
-                idle,
-            },
-            Self::TotalTimeout { url, total } => Self::TotalTimeout {
-                url: url.withheld(),
-                total,
-            },
-            Self::Redirect { url, .. } => Self::Redirect {
-                url: url.withheld(),
-                problem: "to a URL that is not followed; use the final URL".to_owned(),
-            },
-            Self::Disconnected { url, read, source } => Self::Disconnected {
-                url: url.withheld(),
-                read,
-                source,
-            },
-            Self::TooLarge { url, limit } => Self::TooLarge {
-                url: url.withheld(),
-                limit,
-            },
+            Self::Roots { .. } | Self::Proxy { .. } | Self::Client { .. } => {}
+            Self::Scheme { url }
+            | Self::Credentials { url }
+            | Self::Connect { url, .. }
+            | Self::Host { url, .. }
+            | Self::Tunnel { url, .. }
+            | Self::NotTls { url }
+            | Self::Handshake { url, .. }
+            | Self::IdleTimeout { url, .. }
+            | Self::TotalTimeout { url, .. }
+            | Self::Disconnected { url, .. }
+            | Self::TooLarge { url, .. }
+            | Self::Rejected { url, .. } => url.withhold(),
+            Self::Untrusted { url, source, .. } => {
+                url.withhold();
+                *source = None;
+            }
+            Self::Redirect { url, problem } => {
+                url.withhold();
+                "to a URL that is not followed; use the final URL".clone_into(problem);
+            }
             Self::Status {
                 method,
                 url,
                 status,
-                ..
-            } if is_named(status) => Self::Status {
-                method,
-                url: url.withheld(),
-                status,
-                excerpt: Box::default(),
-            },
-            Self::Status { method, url, .. } | Self::Rejected { method, url } => Self::Rejected {
-                method,
-                url: url.withheld(),
-            },
+                excerpt,
+            } => {
+                url.withhold();
+                if is_named(*status) {
+                    *excerpt = Box::default();
+                } else {
+                    let (method, url) = (method.clone(), url.clone());
+                    *self = Self::Rejected { method, url };
+                }
+            }
         }
     }
 }

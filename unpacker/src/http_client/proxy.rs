@@ -89,8 +89,11 @@ impl Proxies {
         self.http.is_some() || self.https.is_some()
     }
 
-    /// Returns the proxy for a URL, or `None` for a direct connection. Returns an error if the proxy is unusable.
-    pub(super) fn for_url(&self, url: &Url) -> Result<Option<&Url>> {
+    /// Returns the proxy for a URL, or `None` for a direct connection.
+    ///
+    /// # Errors
+    /// Returns an error if the proxy is unusable.
+    pub fn for_url(&self, url: &Url) -> Result<Option<&Url>> {
         let proxy = match url.scheme() {
             "https" => self.https.as_ref(),
             _ => self.http.as_ref(),

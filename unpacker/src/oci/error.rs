@@ -145,37 +145,29 @@ impl Error {
 
 impl Error {
     /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::trust::Quotes::Withheld).
-    pub(crate) fn withheld(self) -> Self {
+    pub(crate) fn withhold(&mut self) {
         match self {
-            Self::Json { what, .. } => Self::Json {
-                what,
-                problem: None,
-            },
-            Self::NoManifest { .. } => Self::NoManifest { kind: None },
-            Self::Digest(_) => Self::Digest(None),
-            Self::NoFileSystem { number, .. } => Self::NoFileSystem {
-                number,
-                kind: None,
-                artifact: None,
-            },
-            Self::NoPlatform { wanted, .. } => Self::NoPlatform {
-                wanted,
-                known: None,
-            },
-            Self::Label { label, .. } => Self::Label {
-                label,
-                value: None,
-                source: None,
-            },
+            Self::Json { problem: text, .. }
+            | Self::NoManifest { kind: text }
+            | Self::NoPlatform { known: text, .. } => *text = None,
+            Self::Digest(source) => *source = None,
+            Self::NoFileSystem { kind, artifact, .. } => {
+                *kind = None;
+                *artifact = None;
+            }
+            Self::Label { value, source, .. } => {
+                *value = None;
+                *source = None;
+            }
             // `Ambiguous` contains only types that this crate knows.
-            error @ (Self::TooLarge
+            Self::TooLarge
             | Self::Schema1
             | Self::Ambiguous { .. }
             | Self::TooManyLayers { .. }
             | Self::NoLayers
             | Self::NondistributableLayer { .. }
             | Self::NoImage
-            | Self::TooDeep) => error,
+            | Self::TooDeep => {}
         }
     }
 }

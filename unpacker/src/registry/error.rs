@@ -290,53 +290,24 @@ impl Error {
 
 impl Error {
     /// Removes texts that the server chose: see [`Quotes::Withheld`](crate::trust::Quotes::Withheld).
-    pub(crate) fn withheld(self) -> Self {
+    pub(crate) fn withhold(&mut self) {
         match self {
-            Self::Web { action, source } => Self::Web {
-                action,
-                source: source.withheld(),
-            },
-            Self::Realm {
-                registry, problem, ..
-            } => Self::Realm {
-                registry,
-                realm: None,
-                problem,
-            },
-            Self::Digest { what, .. } => Self::Digest {
-                what,
-                expected: None,
-                found: None,
-            },
-            Self::Interrupted {
-                what,
-                tries,
-                read,
-                source,
-            } => Self::Interrupted {
-                what,
-                tries,
-                read,
-                source: source.withheld(),
-            },
-            Self::Document { what, source } => Self::Document {
-                what,
-                source: source.withheld(),
-            },
-            Self::Content { what, source } => Self::Content {
-                what,
-                source: source.withheld().into(),
-            },
-            Self::AllEndpointsFailed { image, failures } => {
-                let failures = failures.into_iter();
-                Self::AllEndpointsFailed {
-                    image,
-                    failures: failures
-                        .map(|(place, error)| (place, error.withheld()))
-                        .collect(),
+            Self::Web { source, .. } | Self::Interrupted { source, .. } => source.withhold(),
+            Self::Realm { realm, .. } => *realm = None,
+            Self::Digest {
+                expected, found, ..
+            } => {
+                *expected = None;
+                *found = None;
+            }
+            Self::Document { source, .. } => source.withhold(),
+            Self::Content { source, .. } => source.withhold(),
+            Self::AllEndpointsFailed { failures, .. } => {
+                for (_, error) in failures {
+                    error.withhold();
                 }
             }
-            error @ (Self::Credentials(_)
+            Self::Credentials(_)
             | Self::Mirrors(_)
             | Self::NeedsCredentials { .. }
             | Self::Refused { .. }
@@ -349,7 +320,7 @@ impl Error {
             | Self::LimitExceeded { .. }
             | Self::Disk { .. }
             | Self::Cancelled { .. }
-            | Self::NoBundle { .. }) => error,
+            | Self::NoBundle { .. } => {}
         }
     }
 }

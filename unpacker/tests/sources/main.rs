@@ -33,7 +33,7 @@ use tests::{Cell, Values, assert_has, chain, fuzz::Random, gzip, table, write};
 use unpacker::{
     Content, Digest, Error, Format, ImageLimits, Limits, Options, Result, Selection, Tree,
     Unpacked, layers::Layers, local, oci, oci::Document, open, open_tree, pack, source::Local,
-    stream, stream_tree, strip_top_folder,
+    stream, stream_tree,
 };
 
 use bombs::{Counted, Endless};

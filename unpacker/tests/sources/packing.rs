@@ -59,8 +59,9 @@ fn bundle_is_moved_out_of_its_only_top_directory() {
         nothing      | |
     ";
     table::compare(rows, &Values::default(), |[paths]: &[Cell; 1]| {
-        let content = strip_top_folder(content(&paths.words().collect::<Vec<_>>()));
-        let paths = content.files().map(|(path, _)| path);
+        let content = content(&paths.words().collect::<Vec<_>>());
+        let tree = Tree::from_content(content).strip_top_folder();
+        let paths = tree.files().map(|(path, _)| path);
         paths.collect::<Vec<_>>().join(" ")
     });
 }

@@ -22,10 +22,10 @@ const MAX_ANSWER: u64 = 64 << 10;
 
 #[derive(Deserialize)]
 struct Answer {
-    #[serde(default, rename = "Username")]
-    username: String,
-    #[serde(default, rename = "Secret")]
-    secret: String,
+    #[serde(rename = "Username")]
+    username: Option<String>,
+    #[serde(rename = "Secret")]
+    secret: Option<String>,
 }
 
 /// The result of a credential helper.
@@ -129,24 +129,22 @@ fn parse_response(status: ExitStatus, answer: &[u8]) -> Result<Option<Credential
     }
     let answer: Answer = serde_json::from_slice(answer)
         .map_err(|_| "returned no JSON with Username and Secret".to_owned())?;
-    if [&answer.username, &answer.secret]
+    let [username, secret] = [answer.username, answer.secret].map(Option::unwrap_or_default);
+    if [&username, &secret]
         .iter()
         .any(|text| text.chars().any(char::is_control))
     {
         return Err("returned control characters".to_owned());
     }
-    // Some helpers report missing credentials with empty values.
-    if answer.username.is_empty() && answer.secret.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(if answer.username == "<token>" {
-        Credential::IdentityToken(answer.secret.into())
-    } else {
-        Credential::Basic(Basic {
-            username: answer.username,
-            password: answer.secret.into(),
-        })
-    }))
+    Ok(match (&*username, &*secret) {
+        // Some helpers report missing credentials with empty values.
+        ("" | "<token>", "") => None,
+        ("<token>", _) => Some(Credential::IdentityToken(secret.into())),
+        _ => Some(Credential::Basic(Basic {
+            username,
+            password: secret.into(),
+        })),
+    })
 }
 
 #[cfg(test)]
@@ -178,6 +176,8 @@ mod tests {
         for script in [
             "echo credentials not found in native keychain; exit 1",
             r#"echo '{"ServerURL": "", "Username": "", "Secret": ""}'"#,
+            r#"echo '{"Username": "<token>", "Secret": ""}'"#,
+            r#"echo '{"Username": null, "Secret": null}'"#,
             "echo '{}'",
         ] {
             assert_rows!(answer(script).await => Ok(None), "{script}");

@@ -55,10 +55,10 @@ pub(super) fn matched(scope: &str, name: &ImageName<'_>) -> Option<usize> {
     (tagged.is_some_and(is_this_image) || pinned.is_some_and(is_this_image)).then_some(scope.len())
 }
 
-/// Returns the rank of a scope among those that cover a name, as in containers/image: a longer scope is more specific, and
-/// so is one without a wildcard among scopes of the same length.
+/// Returns the rank of a scope among those that cover a name, as in containers/image: the longest scope applies, and of
+/// scopes of the same length the first one in the order of bytes, which is one with a wildcard.
 pub(super) fn specificity(scope: &str) -> (usize, bool) {
-    (scope.len(), !scope.starts_with('*'))
+    (scope.len(), scope.starts_with('*'))
 }
 
 /// Reports whether a scope is a single image with a tag or a digest.

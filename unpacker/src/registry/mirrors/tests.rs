@@ -149,6 +149,7 @@ fn longer_source_precedes_a_wildcard_of_the_same_host() {
     let blocked = |rule| with!(Rule, blocked: true; ..rule);
     let mirrors = Mirrors::new([
         rule("*.lab", &[("wide.example", Pull::All)]),
+        rule("q.lab", &[("one.example", Pull::All)]),
         rule("*.eu.lab", &[("eu.example", Pull::All)]),
         blocked(rule("quay.lab", &[("own.example/q", Pull::All)])),
         blocked(rule("b.lab:5000", &[])),
@@ -160,6 +161,7 @@ fn longer_source_precedes_a_wildcard_of_the_same_host() {
     .unwrap();
     assert_each!(|image, expected| places(&mirrors, image).unwrap_or_default().join(" ") => expected;
         "other.lab/app" => "wide.example/app other.lab/app";
+        "q.lab/app" => "wide.example/app q.lab/app";
         "x.eu.lab/app" => "eu.example/app x.eu.lab/app";
         "quay.lab/app" => "own.example/q/app";
         "quay.io/app" => "c.example/app quay.io/app";
