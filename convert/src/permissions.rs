@@ -17,21 +17,23 @@ mod rule;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::object::{Object, get_path, text};
+use manifests::object::{Object, text};
 use serde::Serialize;
 use serde_json::Value;
 
 use self::{
     budget::{Budget, spend},
-    roles::{Key, Roles},
+    roles::Roles,
 };
 pub use self::{
     diff::{PermissionDiff, gained},
     risk::Risk,
+    roles::{RbacKey, aggregated_into, role_key, rules_of_role},
     rule::Rule,
 };
 
-const RBAC: &str = "rbac.authorization.k8s.io";
+/// API group of roles and bindings.
+pub const RBAC: &str = "rbac.authorization.k8s.io";
 /// OpenShift's API for the same roles and bindings, which its API server stores as RBAC objects.
 const OPENSHIFT_RBAC: &str = "authorization.openshift.io";
 
@@ -58,6 +60,16 @@ impl std::fmt::Display for Subject {
             write!(f, "{}/", self.namespace)?;
         }
         f.write_str(&self.name)
+    }
+}
+
+impl From<RbacKey<'_>> for Subject {
+    fn from((kind, namespace, name): RbacKey<'_>) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
     }
 }
 
@@ -98,16 +110,6 @@ pub struct SubjectPermissions {
     pub is_incomplete: bool,
 }
 
-impl SubjectPermissions {
-    /// Returns all risks of the listed grants, each once.
-    pub fn risks(&self) -> BTreeSet<Risk> {
-        self.grants
-            .iter()
-            .flat_map(|grant| grant.dangers.iter().copied())
-            .collect()
-    }
-}
-
 /// A rule with its risks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Grant {
@@ -124,6 +126,86 @@ pub fn is_rbac(object: &Object) -> bool {
     matches!(object.group(), RBAC | OPENSHIFT_RBAC)
 }
 
+/// Reports whether an object is a role.
+pub fn is_role(object: &Object) -> bool {
+    is_rbac(object) && matches!(object.kind(), "Role" | "ClusterRole")
+}
+
+/// A binding of a role to subjects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binding<'a> {
+    /// The namespace of the permissions, or `None` for the whole cluster.
+    pub namespace: Option<&'a str>,
+    /// The bound role.
+    pub role: RbacKey<'a>,
+    /// The subjects that have the permissions of the role.
+    pub subjects: Vec<RbacKey<'a>>,
+}
+
+impl<'a> Binding<'a> {
+    /// Parses a binding; `None` for other objects, and for a binding that cannot be created.
+    pub fn parse(object: &'a Object) -> Option<Self> {
+        if !is_rbac(object) {
+            return None;
+        }
+        let namespace = match object.kind() {
+            "ClusterRoleBinding" => None,
+            "RoleBinding" if object.namespace().len() <= MAX_NAMESPACE_LEN => {
+                Some(object.namespace())
+            }
+            _ => return None,
+        };
+        let role = |field| text(object.value(), &["roleRef", field]).unwrap_or_default();
+        let kind = match object.group() {
+            // OpenShift derives the kind from the namespace.
+            OPENSHIFT_RBAC if role("namespace").is_empty() => "ClusterRole",
+            OPENSHIFT_RBAC => "Role",
+            _ => role("kind"),
+        };
+        let role_namespace = if kind == "Role" {
+            object.namespace()
+        } else {
+            ""
+        };
+        Some(Self {
+            namespace,
+            role: (kind, role_namespace, role("name")),
+            subjects: subjects(object),
+        })
+    }
+}
+
+/// Returns the subjects of a binding.
+fn subjects(binding: &Object) -> Vec<RbacKey<'_>> {
+    let get = |name: &str| binding.value().get(name).filter(|value| !value.is_null());
+    let list = |name: &str| get(name).and_then(Value::as_array).into_iter().flatten();
+    // In OpenShift's bindings, these lists replace the subjects, even if they are empty.
+    let has_names = get("userNames").is_some() || get("groupNames").is_some();
+    if binding.group() == OPENSHIFT_RBAC && has_names {
+        let users = list("userNames").filter_map(Value::as_str).map(|user| {
+            let account = user.strip_prefix("system:serviceaccount:");
+            match account.and_then(|account| account.split_once(':')) {
+                Some((namespace, name)) => ("ServiceAccount", namespace, name),
+                None => ("User", "", user),
+            }
+        });
+        let groups = list("groupNames").filter_map(Value::as_str);
+        let groups = groups.map(|group| ("Group", "", group));
+        return users.chain(groups).collect();
+    }
+    let subjects = list("subjects").map(|subject| {
+        let field = |name| text(subject, &[name]).unwrap_or_default();
+        let kind = match field("kind") {
+            // OpenShift's kinds for names that its User and Group objects cannot have.
+            "SystemUser" => "User",
+            "SystemGroup" => "Group",
+            kind => kind,
+        };
+        (kind, field("namespace"), field("name"))
+    });
+    subjects.collect()
+}
+
 /// Collects the permissions that objects grant, ordered by subject and scope, the cluster first.
 pub fn granted_by(objects: &[Object]) -> Vec<SubjectPermissions> {
     collect_rights(objects, &mut Budget::default())
@@ -131,32 +213,12 @@ pub fn granted_by(objects: &[Object]) -> Vec<SubjectPermissions> {
 
 fn collect_rights(objects: &[Object], budget: &mut Budget) -> Vec<SubjectPermissions> {
     let roles = Roles::new(objects);
-    let mut collected_by_subject: BTreeMap<(Key<'_>, Option<&str>), Collected<'_>> =
+    let mut collected_by_subject: BTreeMap<(RbacKey<'_>, Option<&str>), Collected<'_>> =
         BTreeMap::new();
-    for binding in objects.iter().filter(|object| is_rbac(object)) {
-        let namespace = match binding.kind() {
-            "ClusterRoleBinding" => None,
-            "RoleBinding" if binding.namespace().len() <= MAX_NAMESPACE_LEN => {
-                Some(binding.namespace())
-            }
-            _ => continue,
-        };
-        let role = |field| text(binding.value(), &["roleRef", field]).unwrap_or_default();
-        let kind = match binding.group() {
-            // OpenShift derives the kind from the namespace.
-            OPENSHIFT_RBAC if role("namespace").is_empty() => "ClusterRole",
-            OPENSHIFT_RBAC => "Role",
-            _ => role("kind"),
-        };
-        let name = role("name");
-        let role_namespace = if kind == "Role" {
-            binding.namespace()
-        } else {
-            ""
-        };
-        for holder in holders(binding.value()) {
-            let collected = collected_by_subject.entry((holder, namespace)).or_default();
-            collected.bound.insert((kind, role_namespace, name));
+    for binding in objects.iter().filter_map(Binding::parse) {
+        for subject in binding.subjects {
+            let collected = collected_by_subject.entry((subject, binding.namespace));
+            collected.or_default().bound.insert(binding.role);
         }
     }
     for (into, parts) in roles.aggregated() {
@@ -182,23 +244,19 @@ fn collect_rights(objects: &[Object], budget: &mut Budget) -> Vec<SubjectPermiss
 /// Roles that grant permissions to one subject in one scope.
 #[derive(Default)]
 struct Collected<'a> {
-    bound: BTreeSet<Key<'a>>,
-    aggregated: BTreeSet<Key<'a>>,
+    bound: BTreeSet<RbacKey<'a>>,
+    aggregated: BTreeSet<RbacKey<'a>>,
 }
 
 fn listed<'a>(
-    (kind, namespace, name): Key<'_>,
+    holder: RbacKey<'_>,
     scope: Option<&str>,
     collected: &Collected<'a>,
     roles: &Roles<'a>,
     budget: &mut Budget,
 ) -> SubjectPermissions {
     let mut permissions = SubjectPermissions {
-        holder: Subject {
-            kind: kind.to_owned(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        },
+        holder: holder.into(),
         scope: scope.map_or(Scope::Cluster, |name| Scope::Namespace(name.to_owned())),
         grants: Vec::new(),
         other_roles: BTreeSet::new(),
@@ -252,29 +310,6 @@ fn collect<'a>(
         add(roles.own_rules(part), budget)?;
     }
     Some(())
-}
-
-/// Returns kind, namespace and name of every subject.
-fn holders(binding: &Value) -> impl Iterator<Item = Key<'_>> {
-    let list = |name: &str| {
-        let list = get_path(binding, &[name]).and_then(Value::as_array);
-        list.into_iter().flatten()
-    };
-    let subjects = list("subjects").map(|subject| {
-        let field = |name| text(subject, &[name]).unwrap_or_default();
-        (field("kind"), field("namespace"), field("name"))
-    });
-    // Only bindings of OpenShift have these lists.
-    let users = list("userNames").filter_map(Value::as_str).map(|user| {
-        let account = user.strip_prefix("system:serviceaccount:");
-        match account.and_then(|account| account.split_once(':')) {
-            Some((namespace, name)) => ("ServiceAccount", namespace, name),
-            None => ("User", "", user),
-        }
-    });
-    let groups = list("groupNames").filter_map(Value::as_str);
-    let groups = groups.map(|group| ("Group", "", group));
-    subjects.chain(users).chain(groups)
 }
 
 #[cfg(test)]

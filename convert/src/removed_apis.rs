@@ -28,7 +28,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use self::openshift::kubernetes_of;
-use crate::api_upgrade::{NotServed, apis, unserved};
+use crate::{
+    api_upgrade::{NotServed, apis, unserved},
+    permissions::is_role,
+};
 
 /// Maximum number of listed uses; real bundles have a handful.
 const MAX_USES: usize = 512;
@@ -181,7 +184,7 @@ impl UsageScan {
     /// Scans an object; for a role, also its rules.
     pub fn object(&mut self, object: &Object) {
         self.listed(object.api_version(), || object.identity(), object.kind());
-        if is_role(object.group(), object.kind()) {
+        if is_role(object) {
             let rules = get_path(object.value(), &["rules"]);
             self.rules(rules.unwrap_or(&Value::Null), || object.identity());
         }
@@ -217,11 +220,6 @@ impl UsageScan {
         }
     }
 
-    /// Marks the scan as incomplete, because an object could not be examined.
-    pub fn mark_incomplete(&mut self) {
-        self.is_incomplete = true;
-    }
-
     /// Reports whether the scan found more uses than can be listed.
     pub fn is_full(&self) -> bool {
         self.found.len() > MAX_USES
@@ -234,23 +232,6 @@ impl UsageScan {
             found: self.found.into_iter().take(MAX_USES).collect(),
         }
     }
-}
-
-/// Reports whether a kind grants permissions, so that a scan requires the whole object.
-pub fn is_role(group: &str, kind: &str) -> bool {
-    group == "rbac.authorization.k8s.io" && matches!(kind, "Role" | "ClusterRole")
-}
-
-/// Returns the removed API if a later version does not serve an API that an earlier one serves.
-pub fn of_api(
-    api_version: &str,
-    kind: &str,
-    from: KubeVersion,
-    to: KubeVersion,
-) -> Option<RemovedApi> {
-    removed_between(from, to)
-        .into_iter()
-        .find(|api| api.api_version == api_version && api.kind == kind)
 }
 
 /// Returns all APIs that one version serves and a later one does not.

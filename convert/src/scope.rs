@@ -17,91 +17,31 @@ pub(crate) enum Scope {
     Cluster,
 }
 
-/// Scopes of kinds that bundles contain and Kubernetes does not define, by group and kind, from their own CRDs.
-const WELL_KNOWN_SCOPES: &[(&str, &str, Scope)] = &[
-    ("authorization.openshift.io", "ClusterRole", Scope::Cluster),
-    (
-        "authorization.openshift.io",
-        "ClusterRoleBinding",
-        Scope::Cluster,
-    ),
-    ("authorization.openshift.io", "Role", Scope::Namespaced),
-    (
-        "authorization.openshift.io",
-        "RoleBinding",
-        Scope::Namespaced,
-    ),
-    (
-        "authorization.openshift.io",
-        "RoleBindingRestriction",
-        Scope::Namespaced,
-    ),
-    (
-        "autoscaling.k8s.io",
-        "VerticalPodAutoscaler",
-        Scope::Namespaced,
-    ),
-    (
-        "autoscaling.k8s.io",
-        "VerticalPodAutoscalerCheckpoint",
-        Scope::Namespaced,
-    ),
-    ("cert-manager.io", "Certificate", Scope::Namespaced),
-    ("cert-manager.io", "CertificateRequest", Scope::Namespaced),
-    ("cert-manager.io", "ClusterIssuer", Scope::Cluster),
-    ("cert-manager.io", "Issuer", Scope::Namespaced),
-    ("config.openshift.io", "ClusterOperator", Scope::Cluster),
-    ("console.openshift.io", "ConsoleCLIDownload", Scope::Cluster),
-    (
-        "console.openshift.io",
-        "ConsoleExternalLogLink",
-        Scope::Cluster,
-    ),
-    ("console.openshift.io", "ConsoleLink", Scope::Cluster),
-    (
-        "console.openshift.io",
-        "ConsoleNotification",
-        Scope::Cluster,
-    ),
-    ("console.openshift.io", "ConsolePlugin", Scope::Cluster),
-    ("console.openshift.io", "ConsoleQuickStart", Scope::Cluster),
-    ("console.openshift.io", "ConsoleSample", Scope::Cluster),
-    ("console.openshift.io", "ConsoleYAMLSample", Scope::Cluster),
-    ("gateway.networking.k8s.io", "GatewayClass", Scope::Cluster),
-    ("image.openshift.io", "ImageStream", Scope::Namespaced),
-    ("monitoring.coreos.com", "Alertmanager", Scope::Namespaced),
-    (
-        "monitoring.coreos.com",
-        "AlertmanagerConfig",
-        Scope::Namespaced,
-    ),
-    ("monitoring.coreos.com", "PodMonitor", Scope::Namespaced),
-    ("monitoring.coreos.com", "Probe", Scope::Namespaced),
-    ("monitoring.coreos.com", "Prometheus", Scope::Namespaced),
-    ("monitoring.coreos.com", "PrometheusRule", Scope::Namespaced),
-    ("monitoring.coreos.com", "ServiceMonitor", Scope::Namespaced),
-    ("operators.coreos.com", "CatalogSource", Scope::Namespaced),
-    (
-        "operators.coreos.com",
-        "OperatorCondition",
-        Scope::Namespaced,
-    ),
-    ("operators.coreos.com", "OperatorGroup", Scope::Namespaced),
-    ("operators.coreos.com", "Subscription", Scope::Namespaced),
-    ("extensions", "PodSecurityPolicy", Scope::Cluster),
-    ("policy", "PodSecurityPolicy", Scope::Cluster),
-    ("route.openshift.io", "Route", Scope::Namespaced),
-    (
-        "security.openshift.io",
-        "SecurityContextConstraints",
-        Scope::Cluster,
-    ),
-    (
-        "snapshot.storage.k8s.io",
-        "VolumeSnapshotClass",
-        Scope::Cluster,
-    ),
-    ("template.openshift.io", "Template", Scope::Namespaced),
+/// Cluster-scoped kinds of bundles that Kubernetes does not define. Each entry has an API group and its kinds; the scopes
+/// are those of their CRDs.
+const CLUSTER_KINDS: &[&str] = &[
+    "authorization.openshift.io ClusterRole ClusterRoleBinding",
+    "cert-manager.io ClusterIssuer",
+    "config.openshift.io ClusterOperator",
+    "console.openshift.io ConsoleCLIDownload ConsoleExternalLogLink ConsoleLink ConsoleNotification ConsolePlugin \
+     ConsoleQuickStart ConsoleSample ConsoleYAMLSample",
+    "extensions PodSecurityPolicy",
+    "gateway.networking.k8s.io GatewayClass",
+    "policy PodSecurityPolicy",
+    "security.openshift.io SecurityContextConstraints",
+    "snapshot.storage.k8s.io VolumeSnapshotClass",
+];
+
+/// Namespaced kinds of bundles that Kubernetes does not define, in the same format.
+const NAMESPACED_KINDS: &[&str] = &[
+    "authorization.openshift.io Role RoleBinding RoleBindingRestriction",
+    "autoscaling.k8s.io VerticalPodAutoscaler VerticalPodAutoscalerCheckpoint",
+    "cert-manager.io Certificate CertificateRequest Issuer",
+    "image.openshift.io ImageStream",
+    "monitoring.coreos.com Alertmanager AlertmanagerConfig PodMonitor Probe Prometheus PrometheusRule ServiceMonitor",
+    "operators.coreos.com CatalogSource OperatorCondition OperatorGroup Subscription",
+    "route.openshift.io Route",
+    "template.openshift.io Template",
 ];
 
 /// Returns the scope of a kind that Kubernetes itself serves.
@@ -148,12 +88,21 @@ impl<'a> Scopes<'a> {
         let (group, _) = manifests::object::group_version(api_version);
         of_builtin(api_version, kind)
             .or_else(|| self.0.get(&(group, kind)).copied())
-            .or_else(|| {
-                WELL_KNOWN_SCOPES
-                    .iter()
-                    .find(|candidate| (candidate.0, candidate.1) == (group, kind))
-                    .map(|candidate| candidate.2)
-            })
+            .or_else(|| well_known(group, kind))
+    }
+}
+
+fn well_known(group: &str, kind: &str) -> Option<Scope> {
+    let is_in = |lines: &[&str]| {
+        lines.iter().any(|line| {
+            let mut words = line.split(' ');
+            words.next() == Some(group) && words.any(|word| word == kind)
+        })
+    };
+    if is_in(CLUSTER_KINDS) {
+        Some(Scope::Cluster)
+    } else {
+        is_in(NAMESPACED_KINDS).then_some(Scope::Namespaced)
     }
 }
 

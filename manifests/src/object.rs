@@ -129,11 +129,6 @@ impl Object {
         &mut self.0
     }
 
-    /// Converts the object to its tree of values.
-    pub fn into_value(self) -> Value {
-        self.0
-    }
-
     /// Returns the [`Identity::order`] of the object.
     pub fn order(&self) -> impl Ord + use<> {
         self.identity().order()

@@ -51,6 +51,8 @@ pub(crate) struct Desired {
     pub(crate) used_as_is: Vec<Identity>,
     /// Objects of kinds that are not served.
     pub(crate) missing_kinds: Vec<Identity>,
+    /// Objects of kinds that are not served, which the instance has neither applied nor deferred.
+    pub(crate) newly_deferred: Vec<Object>,
     /// Objects that the instance owns and the bundle no longer contains.
     pub(crate) to_prune: Vec<Identity>,
     pub(crate) owner: InstanceOwner,
@@ -125,20 +127,36 @@ async fn place(
         objects: Vec::new(),
         used_as_is: Vec::new(),
         missing_kinds: Vec::new(),
+        newly_deferred: Vec::new(),
         to_prune: Vec::new(),
         owner,
     };
+    let recorded = match instance {
+        Some(instance) => inventory(cluster, instance).await?,
+        None => BTreeSet::new(),
+    };
+    let status = instance.and_then(|instance| instance.status.as_ref());
+    let deferred = status.map_or(&[][..], |status| &status.waiting);
     let mut live = LiveObjects::new(cluster, &objects);
     let mut desired_identities = BTreeSet::new();
     for mut object in objects {
         let kind = live.kind(object.api_version(), object.kind()).await?;
         let Some(kind) = kind else {
             let identity = object.identity();
-            desired_identities.insert(Identity {
+            let namespace = match identity.namespace.as_str() {
+                "" => namespace,
+                own => own,
+            };
+            // The scope of the kind is unknown, so neither of the two possible objects is pruned.
+            let possible = ["", namespace].map(|namespace| Identity {
                 namespace: namespace.to_owned(),
                 ..identity.clone()
             });
-            desired_identities.insert(identity.clone());
+            let is_recorded = possible.iter().any(|possible| recorded.contains(possible));
+            desired_identities.extend(possible);
+            if !is_recorded && !deferred.contains(&deferred_line(&object)) {
+                desired.newly_deferred.push(object);
+            }
             desired.missing_kinds.push(identity);
             continue;
         };
@@ -170,14 +188,20 @@ async fn place(
             owner: holder,
         });
     }
-    if let Some(instance) = instance {
-        let recorded = inventory(cluster, instance).await?;
-        desired.to_prune = recorded
-            .into_iter()
-            .filter(|identity| !desired_identities.contains(identity))
-            .collect();
-    }
+    desired.to_prune = recorded
+        .into_iter()
+        .filter(|identity| !desired_identities.contains(identity))
+        .collect();
     Ok(desired)
+}
+
+/// Returns the line for a deferred object in `status.waiting`: `ServiceMonitor monitoring.coreos.com/v1 operators/etcd`.
+fn deferred_line(object: &Object) -> String {
+    let (kind, api_version) = (object.kind(), object.api_version());
+    match (object.namespace(), object.name()) {
+        ("", name) => format!("{kind} {api_version} {name}"),
+        (namespace, name) => format!("{kind} {api_version} {namespace}/{name}"),
+    }
 }
 
 async fn options(

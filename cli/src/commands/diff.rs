@@ -123,11 +123,15 @@ pub(crate) async fn compare(
             Some(&now),
         ));
     }
+    for object in &desired.newly_deferred {
+        let now = Some(object.value());
+        changes.extend(Change::between(object.identity(), None, now));
+    }
     for (identity, object) in to_prune {
         changes.extend(Change::between(identity, Some(&object), None));
         before.push(object);
     }
-    let rights = permissions::compare(&mut live, &before, &after).await?;
+    let rights = permissions::compare(&mut live, before, after).await?;
     let report = report::report(&rights, &changes, origin);
     output::print_styled(&report)?;
     for identity in missing {

@@ -1,6 +1,8 @@
 //! `rukpak diff`. docs/cli.md and the tests of revisions cover changed and pruned objects, docs/cli.md and the unit tests
 //! permissions, and the unit tests and the tests of revisions values of Secrets.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
 use crate::environment::{Rukpak as _, plain, text, unique, world};
@@ -49,8 +51,21 @@ async fn objects_and_fields_are_compared() {
     let odd = json!({"apiVersion": "no.example.com/v1", "kind": "Strange", "metadata": metadata});
     write("manifests/odd.yaml", &odd);
     tests::assert_runs! { world;
-        "diff {name} {bundle}" => 1, ["1 object to create"], "kind not served by the cluster";
+        "diff {name} {bundle}" => 1, ["2 objects to create"], "kind not served by the cluster";
         "diff {name} /no/such/directory" => 2, _;
+    }
+    fs::remove_file(dir.path().join("manifests/more.yaml")).unwrap();
+    tests::assert_runs! { world;
+        "diff {name} {bundle}" => 1, ["1 object to create", "+ Strange default/{name}"], "kind not served by the cluster";
+    }
+
+    // A deferred object of an optional API is not reported as a difference.
+    let monitor = json!({"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": metadata});
+    write("manifests/odd.yaml", &monitor);
+    tests::assert_runs! { world;
+        "diff {name} {bundle}" => 1, ["1 object to create", "+ ServiceMonitor default/{name}"];
+        "install {name} {bundle}" => 0, _;
+        "diff {name} {bundle}" => 0, "", "kind not served by the cluster";
     }
     world.remove(&name);
 }

@@ -207,6 +207,11 @@ mod tests {
         let cluster = |name, rules: &Value| objects(name, None, rules);
         let read = rule("", &["pods"], &["get", "list"]);
         let all = rule("*", &["*"], &["*"]);
+        let wide_and_in_openshift = |rules: &Value| {
+            let mut role = cluster("a", rules).remove(0);
+            role.value_mut()["apiVersion"] = "authorization.openshift.io/v1".into();
+            [cluster("a", &all), vec![role]].concat()
+        };
         let secrets = |names: &[&str]| json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get"]}]);
         let place = "ServiceAccount etcd/etcd, in the whole cluster";
         let line = |resources: &str, verbs: &str| {
@@ -227,6 +232,9 @@ mod tests {
             cluster("a", &read),
                 cluster("a", &json!([{"apiGroups": [""], "resources": ["pods"], "resourceNames": ["x"], "verbs": ["get"]}]))
                 => vec![];
+            // Roles of both APIs are the same role, and either may be applied last.
+            cluster("a", &read), wide_and_in_openshift(&read)
+                => vec![format!(r#"{place}: {{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}}"#)];
             // RBAC has no wildcard for names of objects.
             cluster("a", &secrets(&["*"])), cluster("a", &secrets(&["*", "token"])) => vec![format!(
                 r#"{place}: {{"apiGroups":[""],"resources":["secrets"],"resourceNames":["token"],"verbs":["get"]}}"#

@@ -3,46 +3,45 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use manifests::object::{Object, get_path, text};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     OPENSHIFT_RBAC,
     budget::{Budget, spend},
-    is_rbac,
+    is_role,
     rule::Rule,
 };
 
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
 /// A role or subject as kind, namespace and name.
-pub(super) type Key<'a> = (&'a str, &'a str, &'a str);
+pub type RbacKey<'a> = (&'a str, &'a str, &'a str);
 
 pub(super) struct Roles<'a> {
-    bundled: BTreeMap<Key<'a>, Role<'a>>,
+    bundled: BTreeMap<RbacKey<'a>, Role<'a>>,
     /// ClusterRoles that exist in every cluster, by name.
     builtin: BTreeMap<&'static str, Vec<Rule>>,
 }
 
+/// A role. OpenShift stores the roles of its own API as RBAC roles, so an object of each API can be the same role. Either
+/// may be applied last, so both count.
+#[derive(Default)]
 struct Role<'a> {
-    value: &'a Value,
+    objects: Vec<&'a Object>,
     /// Rules of the role itself, without those of roles it aggregates.
     rules: Vec<Rule>,
 }
 
 impl<'a> Roles<'a> {
     pub(super) fn new(objects: &'a [Object]) -> Self {
-        let bundled = objects
-            .iter()
-            .filter(|o| is_rbac(o) && matches!(o.kind(), "Role" | "ClusterRole"))
-            .map(|object| {
-                let role = Role {
-                    value: object.value(),
-                    rules: own_rules(object),
-                };
-                ((object.kind(), object.namespace(), object.name()), role)
-            });
+        let mut bundled: BTreeMap<RbacKey<'a>, Role<'a>> = BTreeMap::new();
+        for object in objects.iter().filter(|object| is_role(object)) {
+            let role = bundled.entry(role_key(object)).or_default();
+            role.objects.push(object);
+            role.rules.extend(rules_of_role(object));
+        }
         Self {
-            bundled: bundled.collect(),
+            bundled,
             builtin: ["cluster-admin", "admin", "edit"]
                 .map(|name| (name, builtin(name)))
                 .into(),
@@ -50,12 +49,12 @@ impl<'a> Roles<'a> {
     }
 
     /// Reports whether a role is one of the objects.
-    pub(super) fn has(&self, key: &Key<'a>) -> bool {
+    pub(super) fn has(&self, key: &RbacKey<'a>) -> bool {
         self.bundled.contains_key(key)
     }
 
     /// Returns the rules of the role itself, as far as they are known.
-    pub(super) fn own_rules(&self, key: &Key<'a>) -> &[Rule] {
+    pub(super) fn own_rules(&self, key: &RbacKey<'a>) -> &[Rule] {
         let rules = match (self.bundled.get(key), key) {
             (Some(role), _) => Some(&role.rules),
             (None, ("ClusterRole", _, name)) => self.builtin.get(*name),
@@ -65,18 +64,23 @@ impl<'a> Roles<'a> {
     }
 
     /// Returns the roles that a role aggregates, like the cluster's controller, or `None` if the budget is exceeded.
-    pub(super) fn selected(&self, key: &Key<'a>, budget: &mut Budget) -> Option<BTreeSet<Key<'a>>> {
+    pub(super) fn selected(
+        &self,
+        key: &RbacKey<'a>,
+        budget: &mut Budget,
+    ) -> Option<BTreeSet<RbacKey<'a>>> {
         let mut selected = BTreeSet::new();
-        let selectors = self
-            .bundled
-            .get(key)
-            .and_then(|role| get_path(role.value, &["aggregationRule", "clusterRoleSelectors"]))
-            .and_then(Value::as_array);
-        for selector in selectors.into_iter().flatten() {
+        let objects = self.bundled.get(key).into_iter();
+        let selectors = objects
+            .flat_map(|role| &role.objects)
+            .filter_map(|role| get_path(role.value(), &["aggregationRule", "clusterRoleSelectors"]))
+            .filter_map(Value::as_array);
+        for selector in selectors.flatten() {
             let cost = (1 + size(selector)).saturating_mul(self.bundled.len());
             spend(&mut budget.steps, cost)?;
+            let is_selected = |role: &&Object| selects(selector, role.value());
             let chosen = self.bundled.iter().filter(|((kind, ..), role)| {
-                *kind == "ClusterRole" && selects(selector, role.value)
+                *kind == "ClusterRole" && role.objects.iter().any(is_selected)
             });
             selected.extend(chosen.map(|(key, _)| *key));
         }
@@ -84,21 +88,31 @@ impl<'a> Roles<'a> {
     }
 
     /// Returns the roles that a ClusterRole of the cluster aggregates because of a label, such as `aggregate-to-admin`.
-    pub(super) fn aggregated(&self) -> BTreeMap<&'a str, BTreeSet<Key<'a>>> {
-        let mut into: BTreeMap<&str, BTreeSet<Key<'_>>> = BTreeMap::new();
+    pub(super) fn aggregated(&self) -> BTreeMap<&'a str, BTreeSet<RbacKey<'a>>> {
+        let mut into: BTreeMap<&str, BTreeSet<RbacKey<'_>>> = BTreeMap::new();
         for (key, role) in &self.bundled {
-            let labels = get_path(role.value, &["metadata", "labels"]).and_then(Value::as_object);
-            for (label, value) in labels.into_iter().flatten() {
-                if let Some(name) = label.strip_prefix(AGGREGATE)
-                    && key.0 == "ClusterRole"
-                    && value == "true"
-                {
-                    into.entry(name).or_default().insert(*key);
-                }
+            for name in role.objects.iter().copied().flat_map(aggregated_into) {
+                into.entry(name).or_default().insert(*key);
             }
         }
         into
     }
+}
+
+/// Returns the key by which bindings refer to a role.
+pub fn role_key(role: &Object) -> RbacKey<'_> {
+    (role.kind(), role.namespace(), role.name())
+}
+
+/// Returns the ClusterRoles of the cluster, such as `admin`, that aggregate a role because of its labels.
+pub fn aggregated_into(role: &Object) -> impl Iterator<Item = &str> {
+    let labels = get_path(role.value(), &["metadata", "labels"]).and_then(Value::as_object);
+    labels
+        .filter(|_| role.kind() == "ClusterRole")
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| *value == "true")
+        .filter_map(|(label, _)| label.strip_prefix(AGGREGATE))
 }
 
 /// Returns the number of values to compare.
@@ -110,32 +124,45 @@ fn size(selector: &Value) -> usize {
     }
 }
 
-fn own_rules(role: &Object) -> Vec<Rule> {
+/// Returns the rules of a role itself, without those of roles that it aggregates. For a role of OpenShift's API, these are
+/// the rules of the RBAC role that its API server stores.
+pub fn rules_of_role(role: &Object) -> impl Iterator<Item = Rule> {
     let rules = get_path(role.value(), &["rules"]).and_then(Value::as_array);
     let is_openshift = role.group() == OPENSHIFT_RBAC;
     rules
         .into_iter()
         .flatten()
-        .map(Rule::read)
-        .map(|rule| {
-            if is_openshift {
-                with_default_group(rule)
-            } else {
-                rule
+        .flat_map(move |value| {
+            let mut rule = Rule::read(value);
+            let mut of_urls = Rule::default();
+            if is_openshift && !rule.resources.is_empty() {
+                set_default_group(&mut rule, value);
+                // A RoleBinding still grants the part for resources.
+                if !rule.urls.is_empty() {
+                    of_urls.urls = std::mem::take(&mut rule.urls);
+                    of_urls.verbs.clone_from(&rule.verbs);
+                }
             }
+            [rule, of_urls]
         })
         .filter(|rule| !rule.verbs.is_empty())
-        .collect()
 }
 
-/// Sets the API group that OpenShift's API server sets in a rule without groups.
-fn with_default_group(mut rule: Rule) -> Rule {
-    if rule.api_groups.is_empty() && !rule.resources.is_empty() {
-        let is_everything = rule.resources.contains("*") && rule.verbs.contains("*");
-        let group = if is_everything { "*" } else { "" };
-        rule.api_groups.insert(group.to_owned());
+/// Sets the API group that OpenShift's API server sets in a rule without groups (`SetDefaults_PolicyRule`).
+fn set_default_group(rule: &mut Rule, value: &Value) {
+    if !rule.api_groups.is_empty() {
+        return;
     }
-    rule
+    let is_absent = |field: &str| value.get(field).is_none_or(Value::is_null);
+    let is_any = |field: &str| value.get(field) == Some(&json!(["*"]));
+    let is_everything = is_any("verbs")
+        && is_any("resources")
+        && is_absent("apiGroups")
+        && is_absent("attributeRestrictions")
+        && rule.resource_names.is_empty()
+        && rule.urls.is_empty();
+    let group = if is_everything { "*" } else { "" };
+    rule.api_groups.insert(group.to_owned());
 }
 
 /// Reports whether a label selector matches a role.

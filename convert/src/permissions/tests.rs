@@ -154,9 +154,10 @@ fn dangerous_permissions_are_reported() {
     assert_eq!(everything.len(), 14, "{everything:?}");
     // Default roles of the cluster.
     let edit = within("a", binding("RoleBinding", "ClusterRole", "edit"));
-    let dangers = BTreeSet::from([Secrets, Impersonate, Exec]);
     let permissions = granted_by(&objects(&[edit]));
-    assert!(permissions[0].risks().is_superset(&dangers));
+    let grants = permissions[0].grants.iter();
+    let dangers: BTreeSet<Risk> = grants.flat_map(|grant| grant.dangers.clone()).collect();
+    assert!(dangers.is_superset(&BTreeSet::from([Secrets, Impersonate, Exec])));
 }
 
 #[test]
@@ -192,10 +193,20 @@ fn openshift_roles_and_bindings_grant_permissions() {
     let role = json!({
         "apiVersion": api, "kind": "ClusterRole", "metadata": {"name": "r"}, "rules": [rule(&[""], &["pods"], &["get"])],
     });
+    let with_rule = |rule: Value| json!({"apiVersion": api, "kind": "ClusterRole", "metadata": {"name": "r"}, "rules": [rule]});
     let without_groups = |resources: &[&str], verbs: &[&str]| {
-        let rule = json!({"resources": resources, "verbs": verbs});
-        json!({"apiVersion": api, "kind": "ClusterRole", "metadata": {"name": "r"}, "rules": [rule]})
+        with_rule(json!({"resources": resources, "verbs": verbs}))
     };
+    let restricted =
+        json!({"resources": ["*"], "verbs": ["*"], "attributeRestrictions": {"kind": "A"}});
+    let mixed = json!({"apiGroups": [""], "resources": ["pods"], "nonResourceURLs": ["/a"], "verbs": ["get"]});
+    let system = json!([{"kind": "SystemUser", "name": "u"}, {"kind": "SystemGroup", "name": "g"}]);
+    let with = |mut binding: Value, field: &str, value: Value| {
+        binding[field] = value;
+        binding
+    };
+    let of_a = |subjects: &Value| binding(json!({"name": "a"}), subjects.clone());
+    let rbac_binding = self::binding("ClusterRoleBinding", "ClusterRole", "a");
     let admin =
         r#"ServiceAccount ops/operator Cluster ["* :*", "* *:*"] {"ClusterRole cluster-admin"}"#;
     assert_each!(|objects, expected| described(&objects) => expected;
@@ -205,10 +216,58 @@ fn openshift_roles_and_bindings_grant_permissions() {
             => &[r#"Group g Cluster [] {"Role a"}"#, r#"User u Cluster [] {"Role a"}"#];
         vec![binding(json!({"name": "r"}), account.clone()), role]
             => &[r#"ServiceAccount ops/operator Cluster ["get :pods"] {}"#];
+        // The lists of names replace the subjects, unless both are null.
+        vec![with(of_a(&account), "userNames", json!(["u"]))] => &[r#"User u Cluster [] {"ClusterRole a"}"#];
+        vec![with(of_a(&account), "groupNames", json!([]))] => &[];
+        vec![with(of_a(&account), "userNames", json!(null))]
+            => &[r#"ServiceAccount ops/operator Cluster [] {"ClusterRole a"}"#];
+        vec![with(rbac_binding, "userNames", json!(["u"]))]
+            => &[r#"ServiceAccount ops/operator Cluster [] {"ClusterRole a"}"#];
+        vec![of_a(&json!({"subjects": system}))]
+            => &[r#"Group g Cluster [] {"ClusterRole a"}"#, r#"User u Cluster [] {"ClusterRole a"}"#];
         // OpenShift sets the group of a rule without groups.
         vec![binding(json!({"name": "r"}), account.clone()), without_groups(&["*"], &["*"])]
             => &[r#"ServiceAccount ops/operator Cluster ["* *:*"] {}"#];
-        vec![binding(json!({"name": "r"}), account), without_groups(&["pods"], &["get"])]
+        vec![binding(json!({"name": "r"}), account.clone()), without_groups(&["pods"], &["get"])]
             => &[r#"ServiceAccount ops/operator Cluster ["get :pods"] {}"#];
+        vec![binding(json!({"name": "r"}), account.clone()), without_groups(&["*", "pods"], &["*"])]
+            => &[r#"ServiceAccount ops/operator Cluster ["* :*"] {}"#];
+        vec![binding(json!({"name": "r"}), account.clone()), with_rule(restricted)]
+            => &[r#"ServiceAccount ops/operator Cluster ["* :*"] {}"#];
+        vec![binding(json!({"name": "r"}), account), with_rule(rule(&[], &["*"], &["*"]))]
+            => &[r#"ServiceAccount ops/operator Cluster ["* :*"] {}"#];
+        // OpenShift splits a rule for resources and URLs.
+        vec![within("a", self::binding("RoleBinding", "ClusterRole", "r")), with_rule(mixed)]
+            => &[r#"ServiceAccount ops/operator Namespace("a") ["get :pods"] {}"#];
+    );
+}
+
+#[test]
+fn roles_of_both_apis_are_the_same_role() {
+    let of_openshift = |mut role: Value| {
+        role["apiVersion"] = "authorization.openshift.io/v1".into();
+        role
+    };
+    let wide = role("ClusterRole", "r", json!([rule(&["*"], &["*"], &["*"])]));
+    let narrow = of_openshift(role(
+        "ClusterRole",
+        "r",
+        json!([rule(&[""], &["pods"], &["get"])]),
+    ));
+    let mut part = wide.clone();
+    part["metadata"]["labels"] = json!({"rbac.authorization.k8s.io/aggregate-to-view": "true"});
+    let mut whole = role("ClusterRole", "whole", json!([]));
+    let selector = json!({"matchLabels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}});
+    whole["aggregationRule"] = json!({"clusterRoleSelectors": [selector]});
+    let empty = of_openshift(role("ClusterRole", "whole", json!([])));
+    let of_r = binding("ClusterRoleBinding", "ClusterRole", "r");
+    let of_whole = binding("ClusterRoleBinding", "ClusterRole", "whole");
+    let both = r#"ServiceAccount ops/operator Cluster ["get :pods", "* *:*"] {}"#;
+    let view = r#"ClusterRole view Cluster ["get :pods", "* *:*"] {}"#;
+    assert_each!(|objects, expected| described(&objects) => expected;
+        vec![wide.clone(), narrow.clone(), of_r.clone()] => &[both][..];
+        vec![narrow.clone(), wide, of_r] => &[both];
+        vec![part.clone(), narrow.clone(), whole.clone(), empty.clone(), of_whole.clone()] => &[view, both];
+        vec![narrow, part, empty, whole, of_whole] => &[view, both];
     );
 }

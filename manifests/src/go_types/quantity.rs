@@ -16,6 +16,30 @@ enum Format {
     BinarySi,
 }
 
+/// Returns the bytes of a quantity of memory, rounded up: `30Mi`, `1.5Gi`, `100M`, `1e8`, `1500m`. Returns `None` if the
+/// quantity is malformed or too large, has a sign, or has more than 18 characters before its suffix.
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let number = text.get(..end.unwrap_or(text.len()))?;
+    if number.len() > 18 || number.trim_matches('.').is_empty() {
+        return None;
+    }
+    let parts = parts(text)?;
+    let digits: u128 = format!("0{}{}", parts.whole, parts.fraction).parse().ok()?;
+    let base: u128 = match parts.format {
+        Format::BinarySi => 2,
+        Format::DecimalExponent | Format::DecimalSi => 10,
+    };
+    let power = base.checked_pow(parts.exponent.unsigned_abs())?;
+    let (multiplier, divisor) = match parts.exponent {
+        0.. => (power, 1),
+        _ => (1, power),
+    };
+    let below = 10_u128.checked_pow(u32::try_from(parts.fraction.len()).ok()?)?;
+    let product = digits.checked_mul(multiplier)?;
+    u64::try_from(product.div_ceil(below.checked_mul(divisor)?)).ok()
+}
+
 /// Converts a quantity that the manifest writes as a number: Go prints it as a string.
 pub(super) fn of_number(number: &Number) -> Scalar {
     let text = match (number.as_i64(), number.as_f64()) {

@@ -19,7 +19,7 @@ pub(super) fn suggest(key: &str, ty: &'static Struct, at: &PathFrame<'_>) -> Opt
         let tolerated = (key.len() / 3).min(2);
         names()
             .filter(|name| name.len().abs_diff(key.len()) <= tolerated && key.len() <= MAX_NAME_LEN)
-            .map(|name| (distance(key.as_bytes(), name.as_bytes()), name))
+            .map(|name| (edit_distance(key, name), name))
             .filter(|(distance, _)| *distance <= tolerated)
             .min()
             .map(|(_, name)| Suggestion::Spelling(name))
@@ -40,8 +40,10 @@ fn outer(key: &str, at: &PathFrame<'_>) -> Option<Suggestion> {
         .map(|frame| Suggestion::Parent(frame.path().key(key)))
 }
 
-/// Returns the number of letters to insert, delete, replace or swap with a neighbor.
-fn distance(a: &[u8], b: &[u8]) -> usize {
+/// Returns the number of letters to insert, delete, replace or swap with a neighbor. The time grows with the product of the
+/// lengths.
+pub fn edit_distance(a: &str, b: &str) -> usize {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();
     let mut previous = None;
@@ -65,7 +67,7 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::distance;
+    use super::edit_distance;
 
     #[test]
     fn typing_errors_are_counted() {
@@ -77,8 +79,8 @@ mod tests {
             ("volumesMount", "volumeMounts", 2),
             ("", "abc", 3),
         ] {
-            assert_eq!(distance(a.as_bytes(), b.as_bytes()), expected, "{a} {b}");
-            assert_eq!(distance(b.as_bytes(), a.as_bytes()), expected, "{b} {a}");
+            assert_eq!(edit_distance(a, b), expected, "{a} {b}");
+            assert_eq!(edit_distance(b, a), expected, "{b} {a}");
         }
     }
 }

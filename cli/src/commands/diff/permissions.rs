@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use convert::permissions::{
+    Binding, RBAC, RbacKey, Subject, aggregated_into, is_role, role_key, rules_of_role,
+};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use manifests::{
     api::rbac::{self, Rule},
-    object::{Identity, group_version, text},
+    object::{Identity, Object},
 };
 use serde_json::Value;
 
 use crate::cluster::live::LiveObjects;
 
-const RBAC: &str = "rbac.authorization.k8s.io";
-/// Prefix of the label that aggregates a ClusterRole into another one.
-const AGGREGATION_PREFIX: &str = "rbac.authorization.k8s.io/aggregate-to-";
 /// Maximum number of compared rules.
 const MAX_RULES: usize = 50_000;
 
@@ -24,61 +24,47 @@ pub(super) struct PermissionChanges {
     pub(super) lost: Vec<(String, Vec<String>)>,
 }
 
-/// Key of a role: true for a ClusterRole, the namespace, and the name.
-type RoleKey = (bool, String, String);
-type Roles = BTreeMap<RoleKey, Vec<PolicyRule>>;
-/// A subject, and the scope of its permissions.
-type SubjectScope = (String, Scope);
-type PermissionSet = BTreeMap<SubjectScope, Vec<PolicyRule>>;
-
-/// Scope of permissions.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Scope {
-    Cluster,
-    Namespace(String),
-    /// All scopes in which a role is bound that aggregates the rules.
-    Aggregated,
-}
-
-/// A binding of a role to subjects.
-struct Binding {
-    subjects: Vec<String>,
-    scope: Scope,
-    role: RoleKey,
-}
+type Roles<'a> = BTreeMap<RbacKey<'a>, Vec<PolicyRule>>;
+/// Rules by subject and namespace; `None` is the whole cluster. A ClusterRole as subject is one that aggregates the rules.
+type PermissionSet<'a> = BTreeMap<(RbacKey<'a>, Option<&'a str>), Vec<PolicyRule>>;
 
 /// Compares the permissions that the objects grant. Referenced roles that are not among them are read from the cluster.
 pub(super) async fn compare(
     live: &mut LiveObjects<'_>,
-    before: &[Value],
-    after: &[Value],
+    before: Vec<Value>,
+    after: Vec<Value>,
 ) -> anyhow::Result<PermissionChanges> {
-    let (mut old, mut new) = (roles(before), roles(after));
-    let bound = before.iter().chain(after).filter_map(binding);
-    let others: BTreeSet<RoleKey> = bound
+    let [before, after] = [before, after].map(parse);
+    let (mut old, mut new) = (roles(&before), roles(&after));
+    let bound = before.iter().chain(&after).filter_map(Binding::parse);
+    let others: BTreeSet<RbacKey<'_>> = bound
         .map(|binding| binding.role)
         .filter(|role| !old.contains_key(role) && !new.contains_key(role))
         .collect();
     for key in others {
-        let (is_cluster, namespace, name) = key.clone();
+        let (kind, namespace, name) = key;
+        if name.is_empty() {
+            continue; // the API server rejects the binding
+        }
         let identity = Identity {
             group: RBAC.to_owned(),
-            kind: if is_cluster { "ClusterRole" } else { "Role" }.to_owned(),
-            namespace,
-            name,
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
         };
         if let Some(role) = live.discover(&identity).await? {
-            old.insert(key.clone(), rules(&role));
-            new.insert(key, rules(&role));
+            let rules = rules(&Object::try_from(role)?);
+            old.insert(key, rules.clone());
+            new.insert(key, rules);
         }
     }
     Ok(difference(
-        &permissions(before, &old),
-        &permissions(after, &new),
+        &permissions(&before, &old),
+        &permissions(&after, &new),
     ))
 }
 
-fn difference(before: &PermissionSet, after: &PermissionSet) -> PermissionChanges {
+fn difference(before: &PermissionSet<'_>, after: &PermissionSet<'_>) -> PermissionChanges {
     PermissionChanges {
         gained: more(after, before),
         lost: more(before, after),
@@ -86,26 +72,24 @@ fn difference(before: &PermissionSet, after: &PermissionSet) -> PermissionChange
 }
 
 /// Returns the permissions that are in one set and not in the other.
-fn more(one: &PermissionSet, other: &PermissionSet) -> Vec<(String, Vec<String>)> {
+fn more(one: &PermissionSet<'_>, other: &PermissionSet<'_>) -> Vec<(String, Vec<String>)> {
     let mut budget = MAX_RULES;
     let mut lines = Vec::new();
-    for ((subject, scope), rules) in one {
-        // A permission in the cluster scope applies in every namespace.
-        let scopes = [
-            (subject.clone(), Scope::Cluster),
-            (subject.clone(), scope.clone()),
-        ];
-        let distinct: BTreeSet<&SubjectScope> = scopes.iter().collect();
-        let held: Vec<Rule> = distinct
+    for (&(subject, namespace), rules) in one {
+        // A permission in the whole cluster applies in every namespace.
+        let held: Vec<Rule> = BTreeSet::from([None, namespace])
             .into_iter()
-            .filter_map(|key| other.get(key))
+            .filter_map(|namespace| other.get(&(subject, namespace)))
             .flatten()
             .map(Rule::from_policy_rule)
             .collect();
-        let title = match scope {
-            Scope::Namespace(namespace) => format!("{subject}, in namespace {namespace}"),
-            Scope::Cluster => format!("{subject}, in the whole cluster"),
-            Scope::Aggregated => format!("{subject}, by aggregation, wherever it is bound"),
+        let subject = Subject::from(subject);
+        let title = match namespace {
+            Some(namespace) => format!("{subject}, in namespace {namespace}"),
+            None if subject.kind == "ClusterRole" => {
+                format!("{subject}, by aggregation, in all scopes in which the role is bound")
+            }
+            None => format!("{subject}, in the whole cluster"),
         };
         let Some(all) = rbac::expand(rules, &mut budget) else {
             lines.push((title, vec!["too many to compare".to_owned()]));
@@ -120,96 +104,46 @@ fn more(one: &PermissionSet, other: &PermissionSet) -> Vec<(String, Vec<String>)
 }
 
 /// Returns the permissions that the objects grant to each subject.
-fn permissions(objects: &[Value], roles: &Roles) -> PermissionSet {
+fn permissions<'a>(objects: &'a [Object], roles: &Roles<'a>) -> PermissionSet<'a> {
     let mut permissions = PermissionSet::new();
-    for binding in objects.iter().filter_map(binding) {
+    for binding in objects.iter().filter_map(Binding::parse) {
         let Some(rules) = roles.get(&binding.role) else {
             continue;
         };
         for subject in binding.subjects {
-            let rules_in_scope = permissions
-                .entry((subject, binding.scope.clone()))
-                .or_default();
-            rules_in_scope.extend(rules.iter().cloned());
+            let rules_in_scope = permissions.entry((subject, binding.namespace));
+            rules_in_scope.or_default().extend(rules.iter().cloned());
         }
     }
-    for role in objects {
-        for into in aggregated(role) {
-            let rules_in_scope =
-                permissions.entry((format!("ClusterRole {into}"), Scope::Aggregated));
+    for role in objects.iter().filter(|object| is_role(object)) {
+        for into in aggregated_into(role) {
+            let rules_in_scope = permissions.entry((("ClusterRole", "", into), None));
             rules_in_scope.or_default().extend(rules(role));
         }
     }
     permissions
 }
 
-/// Returns the ClusterRoles that this one is aggregated into.
-fn aggregated(role: &Value) -> impl Iterator<Item = &str> {
-    let is_role = rbac_kind(role) == Some("ClusterRole");
-    let labels = role.pointer("/metadata/labels").and_then(Value::as_object);
-    labels
-        .filter(|_| is_role)
-        .into_iter()
-        .flatten()
-        .filter(|(_, value)| *value == "true")
-        .filter_map(|(key, _)| key.strip_prefix(AGGREGATION_PREFIX))
+/// Returns the rules of each role. Objects of different APIs can be the same role, and the rules of both count.
+fn roles(objects: &[Object]) -> Roles<'_> {
+    let mut roles = Roles::new();
+    for role in objects.iter().filter(|object| is_role(object)) {
+        roles.entry(role_key(role)).or_default().extend(rules(role));
+    }
+    roles
 }
 
-fn roles(objects: &[Value]) -> Roles {
-    let role = |object: &Value| {
-        let is_cluster = match rbac_kind(object)? {
-            "ClusterRole" => true,
-            "Role" => false,
-            _ => return None,
-        };
-        let namespace = text(object, &["metadata", "namespace"]).unwrap_or_default();
-        let name = text(object, &["metadata", "name"])?;
-        let key = (is_cluster, namespace.to_owned(), name.to_owned());
-        Some((key, rules(object)))
-    };
-    objects.iter().filter_map(role).collect()
-}
-
-fn binding(object: &Value) -> Option<Binding> {
-    let scope = match rbac_kind(object)? {
-        "ClusterRoleBinding" => Scope::Cluster,
-        "RoleBinding" => Scope::Namespace(text(object, &["metadata", "namespace"])?.to_owned()),
-        _ => return None,
-    };
-    let name = text(object, &["roleRef", "name"])?.to_owned();
-    let role = match (text(object, &["roleRef", "kind"])?, &scope) {
-        ("ClusterRole", _) => (true, String::new(), name),
-        (_, Scope::Namespace(namespace)) => (false, namespace.clone(), name),
-        _ => return None,
-    };
-    let subject = |subject: &Value| {
-        let name = text(subject, &["name"])?;
-        let kind = text(subject, &["kind"])?;
-        Some(match text(subject, &["namespace"]) {
-            Some(namespace) => format!("{kind} {namespace}/{name}"),
-            None => format!("{kind} {name}"),
-        })
-    };
-    let subjects = object.get("subjects").and_then(Value::as_array);
-    Some(Binding {
-        subjects: subjects.into_iter().flatten().filter_map(subject).collect(),
-        scope,
-        role,
-    })
-}
-
-fn rbac_kind(object: &Value) -> Option<&str> {
-    let (group, _) = group_version(text(object, &["apiVersion"])?);
-    (group == RBAC).then(|| text(object, &["kind"])).flatten()
-}
-
-/// Returns the rules of a role. Malformed rules are skipped: the API server rejects them.
-fn rules(role: &Value) -> Vec<PolicyRule> {
-    let rules = role.get("rules").and_then(Value::as_array);
+fn rules(role: &Object) -> Vec<PolicyRule> {
+    let rules = rules_of_role(role);
     rules
-        .into_iter()
-        .flatten()
-        .filter_map(|rule| serde_json::from_value(rule.clone()).ok())
+        .filter_map(|rule| serde_json::from_value(serde_json::to_value(rule).ok()?).ok())
+        .collect()
+}
+
+fn parse(objects: Vec<Value>) -> Vec<Object> {
+    let objects = objects.into_iter();
+    objects
+        .filter_map(|object| Object::try_from(object).ok())
         .collect()
 }
 
@@ -234,8 +168,9 @@ mod tests {
     }
 
     fn compared(before: &[Value], after: &[Value]) -> PermissionChanges {
-        let (old, new) = (roles(before), roles(after));
-        difference(&permissions(before, &old), &permissions(after, &new))
+        let [before, after] = [before, after].map(|objects| parse(objects.to_vec()));
+        let (old, new) = (roles(&before), roles(&after));
+        difference(&permissions(&before, &old), &permissions(&after, &new))
     }
 
     #[test]
@@ -278,7 +213,8 @@ mod tests {
         let (read, none) = (role(&["get"], "true"), PermissionChanges::default());
         assert_eq!(compared(&read, &read), none);
         assert_eq!(compared(&[], &role(&["get"], "false")), none);
-        let scope = "ClusterRole admin, by aggregation, wherever it is bound".to_owned();
+        let scope = "ClusterRole admin, by aggregation, in all scopes in which the role is bound"
+            .to_owned();
         let line = |verb: &str| {
             let rule = "apiGroups: [\"example.com\"], resources: [\"tides\"]";
             vec![format!("- {{{rule}, verbs: [\"{verb}\"]}}")]
@@ -288,5 +224,33 @@ mod tests {
         let changes = compared(&read, &role(&["list"], "true"));
         assert_eq!(changes.gained, [(scope.clone(), line("list"))]);
         assert_eq!(changes.lost, [(scope, line("get"))]);
+    }
+
+    #[test]
+    fn openshift_roles_and_bindings_grant_permissions() {
+        let object = |kind: &str, mut object: Value| {
+            object["apiVersion"] = "authorization.openshift.io/v1".into();
+            object["kind"] = kind.into();
+            object["metadata"] = json!({"name": "a"});
+            object
+        };
+        let rules = json!([{"resources": ["pods"], "verbs": ["get"]}]);
+        let role = object("ClusterRole", json!({"rules": rules}));
+        let account = "system:serviceaccount:tides:tide";
+        let binding = json!({"roleRef": {"name": "a"}, "userNames": [account]});
+        let binding = object("ClusterRoleBinding", binding);
+        let scope = "ServiceAccount tides/tide, in the whole cluster".to_owned();
+        let pods = r#"- {apiGroups: [""], resources: ["pods"], verbs: ["get"]}"#.to_owned();
+        let changes = compared(&[], &[role.clone(), binding.clone()]);
+        assert_eq!(changes.gained, [(scope.clone(), vec![pods.clone()])]);
+        // OpenShift stores its role as an RBAC role, and either may be applied last.
+        let rules = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+        let wide = objects("a", None, &rules).remove(0);
+        let all = r#"- {apiGroups: ["*"], resources: ["*"], verbs: ["*"]}"#.to_owned();
+        let gained = [(scope, vec![pods, all])];
+        for roles in [[wide.clone(), role.clone()], [role, wide]] {
+            let changes = compared(&[], &[&roles[..], std::slice::from_ref(&binding)].concat());
+            assert_eq!(changes.gained, gained);
+        }
     }
 }

@@ -204,7 +204,9 @@ fn constraints(text: &mut Text, inspection: &Inspection<'_>) {
 
 fn permissions(text: &mut Text, rights: &SubjectPermissions) {
     let scope = match &rights.scope {
-        Scope::Cluster if rights.holder.kind == "ClusterRole" => "wherever it is bound".to_owned(),
+        Scope::Cluster if rights.holder.kind == "ClusterRole" => {
+            "in all scopes in which the role is bound".to_owned()
+        }
         Scope::Cluster => "in the whole cluster".to_owned(),
         Scope::Namespace(name) => format!("in namespace {name}"),
     };
