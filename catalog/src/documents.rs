@@ -63,6 +63,8 @@ pub struct ReadError {
     pub package: Option<String>,
     /// Description of the problem.
     pub message: String,
+    /// True if the rest of the file was not read.
+    pub ends_file: bool,
 }
 
 impl std::fmt::Display for ReadError {
@@ -282,6 +284,7 @@ impl<'a> Reader<'a> {
             line,
             package: None,
             message,
+            ends_file: true,
         };
         let opened = match entry.open() {
             Ok(opened) => opened,
@@ -370,6 +373,7 @@ impl<'a> Reader<'a> {
                 (Err(_), Some(fault)) => return Ok(visit(Err(fault))),
                 (Err(message), None) => visit(Err(ReadError {
                     package: head::package(root),
+                    ends_file: false,
                     ..fault(document.line, message)
                 })),
             };

@@ -241,6 +241,7 @@ impl GraphWriter {
                 }
                 self.line("  classDef head stroke-width:4px");
                 self.line("  classDef deprecated fill:#ddd,color:#666");
+                self.line("  classDef deprecatedHead fill:#ddd,color:#666,stroke-width:4px");
                 self.line("  classDef outside stroke-dasharray:4");
             }
             GraphFormat::Dot => {
@@ -304,7 +305,7 @@ impl NodeStyle {
             Self::Plain | Self::Range => "",
             Self::Head => ":::head",
             Self::Deprecated => ":::deprecated",
-            Self::DeprecatedHead => ":::head:::deprecated",
+            Self::DeprecatedHead => ":::deprecatedHead",
             Self::Outside => ":::outside",
         }
     }

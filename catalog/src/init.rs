@@ -107,7 +107,8 @@ pub fn package(package: PackageTemplate<'_>) -> Result<Rendered, Error> {
     Ok(render.finish())
 }
 
-/// Detects the type of an image. opm uses the same signatures, but does not detect SVG.
+/// Detects the type of an image. opm has further types (JPEG 2000, HEIF, JPEG XR, PSD, DWG, and CR2 beside TIFF), and
+/// detects SVG only with a closing tag.
 fn media_type(image: &[u8]) -> Option<&'static str> {
     const IMAGE_SIGNATURES: [(&[u8], &str); 7] = [
         (b"\x89PNG", "image/png"),

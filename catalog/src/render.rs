@@ -157,6 +157,7 @@ impl Render {
                     line: meta.line,
                     package: None,
                     message,
+                    ends_file: false,
                 })
             })
         })?;

@@ -24,6 +24,8 @@ pub(crate) struct ParsedBlob {
     pub(crate) file: Box<str>,
     pub(crate) line: usize,
     pub(crate) blob: Blob,
+    /// True if the rest of the file was not read.
+    pub(crate) ends_file: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -96,6 +98,7 @@ pub(crate) fn parse_blob(meta: Result<Meta<'_>, ReadError>) -> ParsedBlob {
                 file: fault.file.into(),
                 line: fault.line,
                 blob: Blob::Broken(fault.message, fault.package),
+                ends_file: fault.ends_file,
             };
         }
     };
@@ -118,6 +121,7 @@ pub(crate) fn parse_blob(meta: Result<Meta<'_>, ReadError>) -> ParsedBlob {
                 .map(str::to_owned);
             Blob::Broken(problem, package)
         }),
+        ends_file: false,
     }
 }
 

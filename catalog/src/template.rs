@@ -283,6 +283,7 @@ fn check_types(meta: &Meta<'_>, ty: &'static GoStruct) -> Result<(), Error> {
             line: meta.line,
             package: None,
             message: format!("unmarshalling template: {problem}"),
+            ends_file: false,
         })
     })
 }

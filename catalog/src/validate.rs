@@ -66,10 +66,14 @@ pub(crate) struct Validator {
 impl Validator {
     pub(crate) fn run(mut self, parsed: Vec<ParsedBlob>) -> Catalog {
         let documents = parsed.len();
+        let unread_rest = unread_rest(&parsed);
         let files = FilePackages::new(&parsed);
         let (mut packages, mut channels, mut bundles, mut deprecations) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for ParsedBlob { file, line, blob } in parsed {
+        for ParsedBlob {
+            file, line, blob, ..
+        } in parsed
+        {
             let location = Location { file, line };
             match blob {
                 Blob::Package(package) => packages.push((location, package)),
@@ -111,6 +115,7 @@ impl Validator {
             first: self.first,
             findings: self.findings,
             more_findings: self.more,
+            unread_rest,
             documents,
         }
     }
@@ -324,6 +329,21 @@ impl FilePackages {
             .flatten()
             .map(String::as_str)
     }
+}
+
+/// Returns the first error that ends the reading of a file after a valid document. A file without a valid document, such as
+/// a README, may not belong to the catalog.
+fn unread_rest(parsed: &[ParsedBlob]) -> Option<String> {
+    let mut files = parsed.chunk_by(|a, b| a.file == b.file);
+    files.find_map(|blobs| {
+        let (last, before) = blobs.split_last()?;
+        let Blob::Broken(message, _) = &last.blob else {
+            return None;
+        };
+        let is_valid = |parsed: &ParsedBlob| !matches!(parsed.blob, Blob::Broken(..));
+        (last.ends_file && before.iter().any(is_valid))
+            .then(|| format!("{}:{}: {message}", last.file, last.line))
+    })
 }
 
 /// Returns the directory of a file with a trailing slash, so that it differs from every file name. The root is empty.

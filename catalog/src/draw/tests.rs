@@ -53,9 +53,19 @@ flowchart LR
   c0r2 -. skipRange .-> c0b2
   classDef head stroke-width:4px
   classDef deprecated fill:#ddd,color:#666
+  classDef deprecatedHead fill:#ddd,color:#666,stroke-width:4px
   classDef outside stroke-dasharray:4
 "
     );
+}
+
+#[test]
+fn mermaid_nodes_have_one_defined_class() {
+    let drawn = draw(&package(), None, GraphFormat::Mermaid);
+    has(&drawn, "    c0b0[\"a<br/>0.1.0\"]:::deprecatedHead\n");
+    for (_, class) in drawn.lines().filter_map(|line| line.split_once(":::")) {
+        has(&drawn, &format!("\n  classDef {class} "));
+    }
 }
 
 #[test]

@@ -65,7 +65,7 @@ pub enum PutOutcome {
 
 impl ContentStore {
     /// Opens a directory and creates it if it does not exist. Catalogs that were published before are published again,
-    /// and files of an interrupted write are removed.
+    /// and unreferenced contents and files of an interrupted write are removed.
     ///
     /// # Errors
     /// Returns an error if the directory cannot be read or written, or if another process uses it.
@@ -98,6 +98,7 @@ impl ContentStore {
             }),
         };
         shelf.read_names()?;
+        shelf.sweep()?;
         Ok(shelf)
     }
 

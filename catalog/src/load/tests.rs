@@ -149,6 +149,30 @@ fn fault_without_package_breaks_its_file_or_directory() {
     }
 }
 
+/// The rest of the file, which is not read, may contain any package.
+#[test]
+fn packages_after_a_syntax_error_are_unusable() {
+    let good = lines(&sound());
+    let bar = good.replace("foo", "bar");
+    for (files, expected) in ::tests::rows![
+        vec![("all.json", good.clone() + "{\"schema\": }\n" + &bar)] => Some("all.json:6: ");
+        // An error after which the file is read further.
+        vec![("all.json", good.clone() + "{\"schema\": \"\"}\n")] => None;
+        vec![("foo.json", good.clone()), ("README.md", "# Read me: [".to_owned())] => None;
+    ] {
+        let reason = loaded(&files).why_broken("bar");
+        assert_eq!(reason.is_some(), expected.is_some(), "{reason:?}");
+        if let (Some(reason), Some(expected)) = (reason, expected) {
+            let rest =
+                "; the rest of the file was not read and may contain the package; correct the file";
+            assert!(
+                reason.starts_with(expected) && reason.ends_with(rest),
+                "{reason}"
+            );
+        }
+    }
+}
+
 // parity: load-9
 #[test]
 fn broken_package_has_its_own_reason() {

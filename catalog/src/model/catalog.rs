@@ -21,6 +21,8 @@ pub struct Catalog {
     pub findings: Vec<Finding>,
     /// Number of findings beyond the limit.
     pub more_findings: usize,
+    /// First error that ends a file whose rest may contain further packages.
+    pub unread_rest: Option<String>,
     /// Number of documents.
     pub documents: usize,
 }
@@ -41,9 +43,18 @@ impl Catalog {
         finding::as_opm(&self.findings)
     }
 
-    /// Returns the reason why a package is unusable, or `None` if it is usable or does not exist.
+    /// Returns the reason why a package is unusable, or `None` if it is usable or does not exist. If the rest of a file
+    /// was not read, the packages that were not found are unusable, because the rest may contain them.
     pub fn why_broken(&self, package: &str) -> Option<String> {
-        let count = *self.broken.get(package)?;
+        if self.packages.contains_key(package) {
+            return None;
+        }
+        let Some(&count) = self.broken.get(package) else {
+            let error = self.unread_rest.as_ref()?;
+            return Some(format!(
+                "{error}; the rest of the file was not read and may contain the package; correct the file"
+            ));
+        };
         let first = self.first.get(package);
         let first = first.and_then(|at| self.findings.get(*at));
         let first = first.map_or_else(

@@ -133,13 +133,11 @@ impl Cache {
     /// # Errors
     /// Returns an error if the store does not exist, belongs to another catalog, or was changed.
     pub fn load(&self, source: Source<'_>, limits: &Limits) -> Result<Store> {
-        let digest = digest::compute(source, limits)?;
-        let store = self.open_existing(&digest)?;
-        store.verify()?;
-        Ok(store)
+        self.open_existing(&digest::compute(source, limits)?)
     }
 
-    /// Opens the store of a catalog, or builds it if no usable store exists. Also returns whether the store was built.
+    /// Opens the store of a catalog and verifies all of its checksums, or builds it if no usable store exists. Also
+    /// returns whether the store was built.
     ///
     /// # Errors
     /// Returns an error if the catalog cannot be read or the store cannot be written.
@@ -161,11 +159,11 @@ impl Cache {
         let path = self.path(digest);
         if path.exists() {
             let store = Store::open(&path)?;
-            return if store.digest() == *digest {
-                Ok(store)
-            } else {
-                Err(stale(&store.digest().to_string(), digest))
-            };
+            if store.digest() != *digest {
+                return Err(stale(&store.digest().to_string(), digest));
+            }
+            store.verify()?;
+            return Ok(store);
         }
         let names = self.names().unwrap_or_default();
         match names.iter().find_map(|name| name.strip_suffix(EXTENSION)) {

@@ -17,7 +17,7 @@ use manifests::object;
 use self::session::FetchSession;
 use super::{Client, client::Error, proto};
 use crate::{
-    model::{Bundle, Entry, Package, REGISTRY_V1, Release},
+    model::{Bundle, Entry, Package, Release},
     properties::BundleProperties,
 };
 
@@ -116,11 +116,8 @@ fn fill(bundle: &mut Bundle, package: &str, response: proto::Bundle) {
         for (at, dependency) in response.dependencies.iter().enumerate() {
             facts.add_dependency(at, &dependency.r#type, &dependency.value)?;
         }
-        let is_registry = facts.media_type.as_deref().unwrap_or(REGISTRY_V1) == REGISTRY_V1;
         match response.csv_json.as_str() {
-            // The server returns less than the protocol requires.
-            "" if is_registry => Err("the server returned no ClusterServiceVersion".to_owned()),
-            // Bundles in other formats have no ClusterServiceVersion.
+            // The catalog contains no manifests of the bundle.
             "" => Ok(()),
             csv => facts.add_csv(csv),
         }

@@ -1,7 +1,7 @@
 //! `olm.csv.metadata`: the ClusterServiceVersion data that catalogs display, as Go's types print it.
 
+use manifests::content::field_name;
 use manifests::go_types::{self, ProblemKind};
-use manifests::object::get_path;
 use serde_json::{Map, Value};
 
 use super::{
@@ -181,7 +181,10 @@ pub(super) fn property(csv: &Value) -> Result<Property, String> {
     }
     let mut out = vec![b'{'];
     for (path, field) in &METADATA {
-        print(field, get_path(csv, path), &mut out);
+        let value = path
+            .iter()
+            .try_fold(csv, |value, name| value_of(value, name));
+        print(field, value, &mut out);
     }
     out.push(b'}');
     Ok(Property {
@@ -232,9 +235,15 @@ fn print(field: &Field, value: Option<&Value>, out: &mut Vec<u8>) {
 fn object(fields: &[Field], value: &Value, out: &mut Vec<u8>) {
     out.push(b'{');
     for field in fields {
-        print(field, value.get(field.name), out);
+        print(field, value_of(value, field.name), out);
     }
     out.push(b'}');
+}
+
+/// Returns the value of a field of a Go struct. Go ignores the case of the key.
+fn value_of<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
+    let map = value.as_object()?;
+    map.get(field_name(map, name)?)
 }
 
 fn list(value: &Value, out: &mut Vec<u8>, write: impl Fn(&Value, &mut Vec<u8>)) {

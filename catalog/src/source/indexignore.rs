@@ -1,6 +1,6 @@
-//! `.indexignore`: the grammar of `.gitignore`, with two differences that catalogs rely on. Only files are matched, so
-//! `!` can include a file below an ignored directory again. Of all matching lines, including those of parent
-//! directories, the last one applies.
+//! `.indexignore`: the grammar of `.gitignore`, with three differences that catalogs rely on. Only files are matched,
+//! so `!` can include a file below an ignored directory again. Of all matching lines, including those of parent
+//! directories, the last one applies. Leading white space of a line is ignored.
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
@@ -28,7 +28,8 @@ impl IgnoreRules {
             .map(|(directory, _)| format!("{directory}/"));
         let directory = directory.unwrap_or_default();
         for line in text.lines() {
-            if line.trim().is_empty() || line.starts_with('#') {
+            let line = line.trim_start();
+            if line.is_empty() || line.starts_with('#') {
                 continue;
             }
             if self.0.len() == MAX_LINES {

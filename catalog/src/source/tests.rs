@@ -18,6 +18,7 @@ fn every_file_that_is_not_ignored_is_read() {
         // Patterns match files only, and the last matching line is used.
         "dir/\n!*.yaml", "" => &["README.md", "a.yaml", "b.json", "dir/c.yaml", "keep/x"];
         "dir/*\n!dir/c.yaml", "" => &["README.md", "a.yaml", "b.json", "dir/c.yaml", "keep/x"];
+        "  *\n\t!*.yaml\n  # !*.txt\n", "" => &["a.yaml", "dir/c.yaml"];
         "!*.yaml\ndir/", "" => &["README.md", "a.yaml", "b.json", "keep/x"];
         "", "*.json" => &["README.md", "a.yaml", "b.json", "dir/c.yaml", "dir/d.txt", "keep/x"];
         "*.txt\n*.json", "!*" => &["README.md", "a.yaml", "dir/c.yaml", "dir/d.txt", "dir/sub/e.json", "keep/x"];

@@ -87,9 +87,9 @@ struct Metadata {
 #[serde(default)]
 struct Spec {
     version: Option<String>,
-    icon: Option<Vec<IconField>>,
+    icon: Option<Vec<Option<IconField>>>,
     #[serde(rename = "relatedImages")]
-    related_images: Option<Vec<RelatedImage>>,
+    related_images: Option<Vec<Option<RelatedImage>>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -235,7 +235,7 @@ impl<'a> PackageBlobs<'a> {
         };
         let csv: Csv = self.csv(head)?.unwrap_or_default();
         let icon = csv.spec.icon.into_iter().flatten().next();
-        Ok(icon.and_then(|icon| {
+        Ok(icon.flatten().and_then(|icon| {
             Some(Icon {
                 base64data: go_json::icon_data(&icon.base64data)?,
                 mediatype: icon.mediatype,
@@ -406,7 +406,8 @@ fn related(objects: &[&RawValue]) -> Vec<RelatedImage> {
         (csv.kind == "ClusterServiceVersion").then_some(csv)
     });
     let images = csvs.next().and_then(|csv| csv.spec.related_images);
-    images.unwrap_or_default()
+    let images = images.into_iter().flatten();
+    images.map(Option::unwrap_or_default).collect()
 }
 
 #[cfg(test)]

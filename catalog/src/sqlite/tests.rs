@@ -176,7 +176,8 @@ fn null_in_a_csv_is_an_empty_value() {
     for (metadata, spec) in ::tests::rows![
         json!({"annotations": {"a": null}}) => json!({"relatedImages": images});
         json!({}) => json!({"icon": [{"base64data": null, "mediatype": null}], "relatedImages": images});
-        json!({}) => json!({"relatedImages": [{"name": null, "image": "example.com/a:1"}]});
+        json!({}) => json!({"icon": [null], "relatedImages": images});
+        json!({}) => json!({"relatedImages": [null, {"name": null, "image": "example.com/a:1"}]});
     ] {
         let csv = json!({"kind": "ClusterServiceVersion", "metadata": metadata, "spec": spec});
         let database = dir.open(&format!("UPDATE operatorbundle SET bundle = '{csv}';"));

@@ -162,6 +162,7 @@ fn invalid(items: &[Item], prefix: &str) -> Vec<String> {
                 entries: channel.entries.clone().unwrap_or_default(),
             }),
         },
+        ends_file: false,
     });
     let checked = Validator::default().run(parsed.collect());
     let errors = checked.findings.iter();

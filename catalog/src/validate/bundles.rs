@@ -103,7 +103,7 @@ impl Validator {
         }
     }
 
-    /// Reports versions that occur in several bundles of a package.
+    /// Reports versions that occur in several bundles of a package. Like opm, sorts them as text.
     pub(super) fn check_versions(&mut self, draft: &PackageDraft) {
         let mut versions: BTreeMap<String, Vec<&Bundle>> = BTreeMap::new();
         for bundle in draft.package.bundles.values() {
@@ -112,24 +112,17 @@ impl Validator {
                 .or_default()
                 .push(bundle);
         }
-        let mut duplicates: Vec<_> = versions
-            .into_iter()
-            .filter(|group| group.1.len() > 1)
-            .collect();
-        if duplicates.is_empty() {
-            return;
-        }
-        duplicates.sort_by(|(_, a), (_, b)| match (a.first(), b.first()) {
-            (Some(a), Some(b)) => a.version.cmp_precedence(&b.version),
-            _ => std::cmp::Ordering::Equal,
-        });
-        let each: Vec<String> = duplicates
+        let each: Vec<String> = versions
             .iter()
+            .filter(|(_, bundles)| bundles.len() > 1)
             .map(|(version, bundles)| {
                 let names = bundles.iter().map(|bundle| bundle.name.as_str());
                 format!("{{{version}: [{}]}}", join(names, ", "))
             })
             .collect();
+        if each.is_empty() {
+            return;
+        }
         let each = join(each.iter().map(String::as_str), " ");
         self.report_package(
             draft,

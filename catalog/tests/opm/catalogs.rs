@@ -45,6 +45,7 @@ fn fields_of_known_blobs_are_in_order() {
 #[test]
 fn objects_in_bundles_are_migrated_to_metadata() {
     let csv = r#"{"kind": "ClusterServiceVersion", "metadata": {"name": "a.v1", "annotations": {"x": "<y>"}}, "spec": {"version": "1.0.0", "displayName": "A"}}"#;
+    let cased = r#"{"kind": "ClusterServiceVersion", "metadata": {"name": "a.v1"}, "spec": {"version": "1.0.0", "displayname": "A", "customresourcedefinitions": {"owned": [{"name": "x.y", "kind": "K", "version": "v1", "displayname": "D"}]}}}"#;
     let yaml = "kind: ClusterServiceVersion\nmetadata: {name: a.v1}\nspec: {version: 1.0.0, keywords: [x]}\n";
     let bundle = |image: &str, objects: &[&str], more: &str| {
         let object = |text: &&str| json!({"type": "olm.bundle.object", "value": {"data": BASE64_STANDARD.encode(text)}});
@@ -60,6 +61,7 @@ fn objects_in_bundles_are_migrated_to_metadata() {
     for (image, objects, more) in tests::rows![
         "i", &[csv][..] => String::new();
         "i", &[yaml] => other.into();
+        "i", &[cased] => other.into();
         "", &[csv] => other.into();
         "i", &["{\"kind\":\"A\"}", csv, yaml] => other.into();
         "i", &[csv] => metadata.into();

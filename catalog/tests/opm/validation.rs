@@ -200,6 +200,7 @@ fn files() {
         "E.1 row 3 names by pattern",
             &[("a", sound), ("x.clusterserviceversion.yaml", "kind: A"), (".indexignore", "*.clusterserviceversion.yaml")]
             => "";
+        "E.1 row 3 indented lines", &[("a", sound), ("b.md", "["), (".indexignore", "  # *\n\t*.md\n")] => "";
         "E.1 row 3 one directory's own", &[("a", sound), ("x/b.md", "["), ("x/.indexignore", "*.md")] => "";
         "E.1 row 3 not above that directory", &[("a", sound), ("b.md", "["), ("x/.indexignore", "*.md")] => "*YAML to JSON*";
         "E.1 row 3 the list itself", &[("a", sound), (".indexignore", "# [\n!.indexignore")] => "";

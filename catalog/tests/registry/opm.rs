@@ -202,11 +202,13 @@ async fn packages_of_opm_equal_those_of_its_catalog() {
         bundle("raft", "1.0.0", &[metadata("1.25.0")]),
         // Only manifests: opm has no ClusterServiceVersion to return.
         bundle("raft", "1.1.0", &[plain]),
+        // Neither manifests nor metadata: opm returns no ClusterServiceVersion for the default media type either.
+        bundle("raft", "1.1.1", &[]),
         bundle("raft", "1.2.0", &needs),
     ];
     let mut raft = chained("raft", "stable", &bundles);
-    raft[1]["entries"][2]["skips"] = json!(["raft.v1.0.0", "raft.v0.9.0"]);
-    raft[1]["entries"][2]["skipRange"] = json!(">=1.0.0 <1.2.0");
+    raft[1]["entries"][3]["skips"] = json!(["raft.v1.0.0", "raft.v0.9.0"]);
+    raft[1]["entries"][3]["skipRange"] = json!(">=1.0.0 <1.2.0");
     raft.push(
         json!({"schema": "olm.deprecations", "package": "raft", "entries": [
             {"reference": {"schema": "olm.package"}, "message": "use buoy"},

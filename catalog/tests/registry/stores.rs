@@ -154,6 +154,15 @@ fn truncated_and_foreign_files_are_rebuilt() {
         assert!(is_new);
         store.verify().unwrap();
     }
+    // The store can be opened, but its content is damaged.
+    let mut damaged = good;
+    damaged[8] ^= 1;
+    fs::write(&file, damaged).unwrap();
+    Store::open(&file).unwrap();
+    assert!(load(&cache, catalog.path()).is_err());
+    let (store, is_new) = load_or_build(&cache, catalog.path());
+    assert!(is_new);
+    store.verify().unwrap();
 }
 
 /// A digest or a checksum covers every byte of the file, or the byte is never read.

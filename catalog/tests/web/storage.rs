@@ -114,6 +114,7 @@ async fn restart_keeps_content_and_removes_partial_files() {
     }
     let shelf = ContentStore::open(&dir).unwrap();
     assert_eq!(files(&dir.join("unfinished")), [""; 0]);
+    assert_eq!(files(&dir.join("contents")).len(), 1);
     assert_eq!(shelf.names(), ["operators"]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -58,7 +58,7 @@ pub(super) struct Property {
     pub(super) value: Box<RawValue>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub(super) struct RelatedImage {
     #[serde(default, deserialize_with = "null_as_default")]
     pub(super) name: String,

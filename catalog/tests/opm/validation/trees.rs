@@ -72,6 +72,9 @@ fn trees() {
         "E.2 happy an unknown type", property("x", &json!([null])) => "";
         "E.2 versions twice in a channel", graph("b-a a").replace("0.1.0", "0.0.0")
             => "1: duplicate versions found in bundles: [{0.0.0: [a, b]}]";
+        "E.2 versions sorted as text", graph("d-a-b-c a b c").replace("0.0.0", "9.0.0").replace("0.1.0", "9.0.0")
+            .replace("0.2.0", "10.0.0").replace("0.3.0", "10.0.0")
+            => "1: duplicate versions found in bundles: [{10.0.0: [c, d]} {9.0.0: [a, b]}]";
         "E.2 versions twice across channels", changed(|c| c.extend([beta("x"), bundle("foo", "x", "0.2.0")]))
             => "1: duplicate versions found in bundles: [{0.2.0: [foo.v0.2.0, x]}]";
         "E.2 versions another release", changed(|c| c.extend([beta("foo-v0.2.0-1"), released("foo-v0.2.0-1", "0.2.0")])) => "";
