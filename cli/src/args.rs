@@ -112,6 +112,8 @@ impl Command {
     pub(crate) fn is_check(&self) -> bool {
         match self {
             Self::Diff(_) | Self::UpgradeCheck(_) | Self::Validate(_) => true,
+            // With several bundles, the exit code reports whether any of them was rejected.
+            Self::Convert(args) => args.bundles.bundles.len() > 1,
             Self::Catalog(args) => matches!(args.command, CatalogCommand::Validate(_)),
             Self::CatalogSource(args) => {
                 matches!(args.command, CatalogSourceCommand::Validate(_))

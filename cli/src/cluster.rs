@@ -49,15 +49,22 @@ pub(crate) fn run(
     interrupted: impl FnOnce(),
     work: impl AsyncFnOnce(&Cluster) -> anyhow::Result<ExitStatus>,
 ) -> anyhow::Result<ExitStatus> {
+    block_on(interrupted, async {
+        let cluster = Cluster::connect(args).await?;
+        work(&cluster).await
+    })
+}
+
+/// Runs a future, which connects to the cluster itself. Signals are handled as in [`run`].
+pub(crate) fn block_on(
+    interrupted: impl FnOnce(),
+    work: impl Future<Output = anyhow::Result<ExitStatus>>,
+) -> anyhow::Result<ExitStatus> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("failed to create the Kubernetes client")?;
     let result = runtime.block_on(async {
-        let work = async {
-            let cluster = Cluster::connect(args).await?;
-            work(&cluster).await
-        };
         tokio::select! {
             result = work => result,
             code = interrupt::wait_for_signal() => {
@@ -74,10 +81,16 @@ pub(crate) fn run(
 }
 
 impl Cluster {
-    async fn connect(args: &ClusterArgs) -> anyhow::Result<Self> {
-        let config = kubeconfig::read(args).await?;
-        let client = Client::try_from(config.clone())
-            .map_err(|error| api_error::explain("failed to prepare the connection", &error, ""))?;
+    /// Reads the kubeconfig, and creates a client with its credentials.
+    pub(crate) async fn connect(args: &ClusterArgs) -> anyhow::Result<Self> {
+        let problem = "failed to prepare the connection";
+        let config = kubeconfig::read(args)?;
+        let settings = config.clone();
+        // A credential plugin blocks its thread, and may wait for the user.
+        let client = tokio::task::spawn_blocking(|| Client::try_from(settings)).await;
+        let client = client
+            .context(problem)?
+            .map_err(|error| api_error::explain(problem, &error, ""))?;
         Ok(Self {
             client,
             config,

@@ -12,6 +12,7 @@ use std::{
     ffi::OsString,
     fs,
     io::{self, Write},
+    os::fd::AsFd as _,
     path::{Path, PathBuf},
 };
 
@@ -87,7 +88,7 @@ pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     error.is::<Stdout>() && error.chain().any(is_pipe)
 }
 
-/// Writes a file atomically. A device or a pipe is written directly.
+/// Writes a file atomically. A device, a pipe or a standard stream is written directly.
 pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let failed = || format!("failed to write {}", path.display());
     let mut draft = AtomicFile::new(path)?;
@@ -110,15 +111,14 @@ pub(crate) fn write_json_file(path: &Path, value: &impl Serialize) -> anyhow::Re
 pub(crate) struct AtomicFile {
     file: fs::File,
     path: PathBuf,
-    /// Temporary name; `None` for a device or a pipe, which is written directly.
+    /// Temporary name; `None` for a device, a pipe or a standard stream, which is written directly.
     hidden: Option<(PathBuf, CleanupGuard)>,
 }
 
 impl AtomicFile {
     pub(crate) fn new(path: &Path) -> anyhow::Result<Self> {
         let failed = || format!("failed to write {}", path.display());
-        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-            let file = fs::OpenOptions::new().write(true).open(path);
+        if let Some(file) = open_directly(path) {
             return Ok(Self {
                 file: file.with_context(failed)?,
                 path: path.to_owned(),
@@ -151,6 +151,20 @@ impl AtomicFile {
         }
         Ok(())
     }
+}
+
+/// Opens a device, a pipe or a standard stream; `None` for another file.
+fn open_directly(path: &Path) -> Option<io::Result<fs::File>> {
+    let stream = match path.to_str() {
+        // A stream may be a file. Its position is shared with all other output.
+        Some("/dev/stdout") => io::stdout().as_fd().try_clone_to_owned(),
+        Some("/dev/stderr") => io::stderr().as_fd().try_clone_to_owned(),
+        _ if fs::metadata(path).is_ok_and(|found| !found.is_file()) => {
+            return Some(fs::OpenOptions::new().write(true).open(path));
+        }
+        _ => return None,
+    };
+    Some(stream.map(fs::File::from))
 }
 
 impl Write for AtomicFile {

@@ -1,10 +1,13 @@
 //! Messages for failed requests: rejections of the API server, and connection errors.
 
-use std::{collections::HashSet, error::Error as _, fmt::Display};
+use std::{collections::HashSet, error::Error as _, fmt::Display, iter};
 
-use anyhow::{Error, anyhow};
-use kube::core::response::Status;
+use anyhow::{Chain, Error, anyhow};
+use kube::{client::AuthError, core::response::Status};
 use manifests::api::GROUP;
+
+/// Maximum number of lines of a credential plugin's standard error in a message.
+const MAX_PLUGIN_LINES: usize = 3;
 
 /// Reports whether the object does not exist, while its API is served.
 pub(super) fn is_absent(error: &kube::Error) -> bool {
@@ -22,17 +25,41 @@ fn is_api_missing(status: &Status) -> bool {
 
 /// Describes the error of a request: the failed action, the reason and the remedy.
 pub(super) fn explain(doing: impl Display, error: &kube::Error, server: &str) -> Error {
-    let reason = match error {
-        kube::Error::Api(status) => describe_rejection(status, server),
-        kube::Error::Auth(error) => {
-            format!("the credentials of the kubeconfig cannot be used: {error}")
-        }
-        error => format!(
+    // The refresh of a token fails in a layer of the client, which wraps the error.
+    let auth_error = Chain::new(error).find_map(|cause| cause.downcast_ref::<AuthError>());
+    let reason = match (error, auth_error) {
+        (kube::Error::Api(status), _) => describe_rejection(status, server),
+        (_, Some(error)) => format!(
+            "failed to load the credentials of the kubeconfig: {}; log in again, or correct the user of the kubeconfig",
+            describe_auth_error(error)
+        ),
+        (error, None) => format!(
             "failed to reach the API server {server}: {}; check the kubeconfig and --context",
             error_chain(error)
         ),
     };
     anyhow!("{doing}: {reason}")
+}
+
+/// Describes why credentials cannot be used. The command line, the environment and the standard output of a credential
+/// plugin are omitted, because they may contain secrets.
+fn describe_auth_error(error: &AuthError) -> String {
+    match error {
+        AuthError::AuthExecRun { out, .. } => {
+            let status = format!("the credential plugin failed with {}", out.status);
+            // Empty if the plugin shares the terminal, and has printed its errors already.
+            let errors = String::from_utf8_lossy(&out.stderr);
+            let lines = errors.lines().take(MAX_PLUGIN_LINES);
+            iter::once(&*status)
+                .chain(lines)
+                .collect::<Vec<_>>()
+                .join(": ")
+        }
+        AuthError::AuthExecParse(_) => {
+            "the output of the credential plugin is not a valid ExecCredential".to_owned()
+        }
+        error => error.to_string(),
+    }
 }
 
 fn describe_rejection(status: &Status, server: &str) -> String {
@@ -89,6 +116,11 @@ fn error_chain(error: &kube::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        os::unix::process::ExitStatusExt as _,
+        process::{ExitStatus, Output},
+    };
+
     use serde_json::json;
 
     use super::*;
@@ -104,6 +136,30 @@ mod tests {
             is_absent(&status(404, "not found", "tide")) => true;
             is_absent(&status(404, "404 page not found", "")) => false;
             is_absent(&status(403, "forbidden", "tide")) => false;
+        }
+    }
+
+    #[test]
+    fn secrets_of_credential_plugins_are_not_printed() {
+        let failed = |stderr: &str| AuthError::AuthExecRun {
+            cmd: "TOKEN=secret login secret".to_owned(),
+            out: Box::new(Output {
+                status: ExitStatus::from_raw(3 << 8),
+                stdout: b"secret".to_vec(),
+                stderr: stderr.into(),
+            }),
+        };
+        let prefix = "reading: failed to load the credentials of the kubeconfig: the credential plugin failed with exit \
+                      status: 3";
+        let remedy = "; log in again, or correct the user of the kubeconfig";
+        for (error, expected) in ::tests::rows![
+            kube::Error::Auth(failed("")) => "";
+            kube::Error::Service(Box::new(failed(""))) => "";
+            kube::Error::Auth(failed("expired\nrun login\n")) => ": expired: run login";
+            kube::Error::Auth(failed("1\n2\n3\n4")) => ": 1: 2: 3";
+        ] {
+            let text = explain("reading", &error, "https://example.com").to_string();
+            assert_eq!(text, format!("{prefix}{expected}{remedy}"));
         }
     }
 

@@ -46,7 +46,7 @@ pub(crate) struct ContentService<'a> {
 /// Result of an upload.
 pub(crate) enum UploadResult {
     Accepted,
-    /// Temporary rejection, with its reason: the pod is not the leader, or too busy.
+    /// Temporary failure, with its reason: no pod is ready, or the pod is unreachable, not the leader or too busy.
     RetryLater(String),
 }
 
@@ -86,7 +86,11 @@ impl<'a> ContentService<'a> {
         progress::display(&format!("uploading {}", size(archive.len() as u64)));
         let path = format!("/uploads/{bundle}.tgz");
         let request = self.request(Method::PUT, &path, Full::new(archive))?;
-        let (status, body) = self.send(request).await.context(problem.clone())?;
+        let response = self.send(request).await.context(problem.clone())?;
+        let (status, body) = match response {
+            Ok(response) => response,
+            Err(error) => return Ok(UploadResult::RetryLater(format!("{problem}: {error:#}"))),
+        };
         if status.is_success() {
             return Ok(UploadResult::Accepted);
         }
@@ -103,7 +107,7 @@ impl<'a> ContentService<'a> {
         let path = format!("/bundles/{bundle}.tgz{query}");
         let request = self.request(Method::GET, &path, Full::default())?;
         progress::display(&format!("downloading the content of {bundle}"));
-        let (status, body) = self.send(request).await?;
+        let (status, body) = self.send(request).await??;
         if !status.is_success() {
             bail!("{}", describe_rejection(status, &body));
         }
@@ -126,15 +130,20 @@ impl<'a> ContentService<'a> {
             .context("failed to create a request for the content service")
     }
 
+    /// Sends a request. The inner error may be temporary, as during a change of the leader: no pod is ready, or the connection
+    /// fails.
     async fn send(
         &self,
         request: Request<Full<Bytes>>,
-    ) -> anyhow::Result<(http::StatusCode, Bytes)> {
+    ) -> anyhow::Result<anyhow::Result<(http::StatusCode, Bytes)>> {
         let name = ServerName::try_from(self.name())
             .context("invalid TLS server name for the content service")?;
-        match &self.transport {
+        let (is_tls_error, error) = match &self.transport {
             Transport::PortForward => {
-                let mut forward = port_forward::forward(self.cluster).await?;
+                let mut forward = match port_forward::forward(self.cluster).await? {
+                    Ok(forward) => forward,
+                    Err(error) => return Ok(Err(error)),
+                };
                 let result = transfer::exchange(
                     &self.roots,
                     name,
@@ -145,22 +154,35 @@ impl<'a> ContentService<'a> {
                 .await;
                 match result {
                     // Only the port-forward knows the reason of a broken connection.
-                    Err(error) => Err(forward.explain(error).await),
-                    done => done,
+                    Err(error) => (transfer::is_tls_error(&error), forward.explain(error).await),
+                    done => return Ok(done),
                 }
             }
             Transport::Direct { host, port } => {
                 let address = (host.trim_matches(['[', ']']), *port);
                 let connected = tokio::net::TcpStream::connect(address);
                 let connected = tokio::time::timeout(transfer::IDLE_TIMEOUT, connected).await;
-                let stream = connected
+                let connected = connected
                     .map_err(anyhow::Error::from)
                     .and_then(|done| Ok(done?))
                     .with_context(|| {
                         format!("failed to reach the content service at {host}:{port}")
-                    })?;
-                transfer::exchange(&self.roots, name, stream, request, MAX_RESPONSE_SIZE).await
+                    });
+                let stream = match connected {
+                    Ok(stream) => stream,
+                    Err(error) => return Ok(Err(error)),
+                };
+                let (roots, limit) = (&self.roots, MAX_RESPONSE_SIZE);
+                match transfer::exchange(roots, name, stream, request, limit).await {
+                    Err(error) => (transfer::is_tls_error(&error), error),
+                    done => return Ok(done),
+                }
             }
+        };
+        if is_tls_error {
+            Err(error)
+        } else {
+            Ok(Err(error))
         }
     }
 

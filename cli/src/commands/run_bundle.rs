@@ -18,7 +18,7 @@ mod images;
 mod native;
 mod olm;
 
-use std::cell::RefCell;
+use std::{cell::RefCell, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 use catalog::compose::{
@@ -35,7 +35,10 @@ use self::{
 };
 use crate::{
     ExitStatus,
-    args::{self, CleanupArgs, RegistryArgs, RunArgs, RunBundleArgs, RunCommand, RunUpgradeArgs},
+    args::{
+        self, CleanupArgs, ClusterArgs, RegistryArgs, RunArgs, RunBundleArgs, RunCommand,
+        RunUpgradeArgs,
+    },
     cluster::{self, Cluster},
     output::message,
     source,
@@ -58,12 +61,15 @@ impl RunContext<'_> {
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitStatus> {
     match &args.command {
-        RunCommand::Bundle(args) => with(&args.registry, "Failed to run bundle", async |task| {
-            Box::pin(bundle(task, args)).await
-        }),
+        RunCommand::Bundle(args) => {
+            let (registry, failed) = (&args.registry, "Failed to run bundle");
+            with(&registry.cluster, registry.timeout, failed, async |task| {
+                Box::pin(bundle(task, args)).await
+            })
+        }
         RunCommand::BundleUpgrade(args) => {
-            let failed = "Failed to run bundle upgrade";
-            with(&args.registry, failed, async |task| {
+            let (registry, failed) = (&args.registry, "Failed to run bundle upgrade");
+            with(&registry.cluster, registry.timeout, failed, async |task| {
                 Box::pin(upgrade(task, args)).await
             })
         }
@@ -71,51 +77,43 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitStatus> {
 }
 
 pub(crate) fn cleanup(args: &CleanupArgs) -> anyhow::Result<ExitStatus> {
-    let pending_cleanup = RefCell::new(None);
-    let done = cluster::run(
-        &args.cluster,
-        || interrupted(&pending_cleanup),
-        async |cluster| {
-            let task = RunContext {
-                cluster,
-                deadline: Deadline::after(args.timeout),
-                pending_cleanup: &pending_cleanup,
-            };
-            let request = engine::EngineRequest {
-                engine: args.engine,
-                package: &args.package,
-                namespace: olm::namespace(cluster, args.namespace.as_deref()),
-                removed_from: args.namespace.as_deref(),
-            };
-            let found = engine::find(cluster, request);
-            match task.deadline.read_cluster(found).await? {
-                DetectedEngine::Native => Box::pin(native::cleanup(&task, args)).await,
-                DetectedEngine::Olm => Box::pin(olm::cleanup(&task, args)).await,
-            }
-        },
-    );
-    with_resume_hint(done, &pending_cleanup).context("Cleanup operator")
+    let failed = "Cleanup operator";
+    with(&args.cluster, args.timeout, failed, async |task| {
+        let request = engine::EngineRequest {
+            engine: args.engine,
+            package: &args.package,
+            namespace: olm::namespace(task.cluster, args.namespace.as_deref()),
+            removed_from: args.namespace.as_deref(),
+        };
+        let found = engine::find(task.cluster, request);
+        match task.deadline.read_cluster(found).await? {
+            DetectedEngine::Native => Box::pin(native::cleanup(task, args)).await,
+            DetectedEngine::Olm => Box::pin(olm::cleanup(task, args)).await,
+        }
+    })
 }
 
+/// Runs a command with a deadline, which includes the time for connecting to the cluster.
 fn with(
-    args: &RegistryArgs,
+    args: &ClusterArgs,
+    timeout: Duration,
     failed: &'static str,
     work: impl AsyncFnOnce(&RunContext<'_>) -> anyhow::Result<ExitStatus>,
 ) -> anyhow::Result<ExitStatus> {
     let pending_cleanup = RefCell::new(None);
-    let deadline = Deadline::after(args.timeout);
-    let done = cluster::run(
-        &args.cluster,
-        || interrupted(&pending_cleanup),
-        async |cluster| {
-            let task = RunContext {
-                cluster,
-                deadline,
-                pending_cleanup: &pending_cleanup,
-            };
-            work(&task).await
-        },
-    );
+    let deadline = Deadline::after(timeout);
+    let on_signal = || interrupted(&pending_cleanup);
+    let done = cluster::block_on(on_signal, async {
+        let connecting = Cluster::connect(args);
+        let doing = "connecting to the cluster";
+        let cluster = deadline.run_to_end(doing, connecting).await?;
+        let task = RunContext {
+            cluster: &cluster,
+            deadline,
+            pending_cleanup: &pending_cleanup,
+        };
+        work(&task).await
+    });
     with_resume_hint(done, &pending_cleanup).context(failed)
 }
 

@@ -1,5 +1,7 @@
 //! Suggestions for misspelled names. Pure; no I/O.
 
+use manifests::go_types::edit_distance;
+
 /// Maximum number of suggestions.
 const MAX_SUGGESTIONS: usize = 3;
 /// Maximum length of a name for which suggestions are computed.
@@ -12,7 +14,7 @@ pub(crate) fn similar_names<'a>(name: &str, names: impl Iterator<Item = &'a str>
         .filter(|other| {
             other.len() <= MAX_NAME_LEN && other.len().abs_diff(name.len()) <= max_distance
         })
-        .map(|other| (distance(name.as_bytes(), other.as_bytes()), other))
+        .map(|other| (edit_distance(name, other), other))
         .filter(|(distance, _)| *distance <= max_distance)
         .collect();
     similar.sort_unstable();
@@ -22,28 +24,6 @@ pub(crate) fn similar_names<'a>(name: &str, names: impl Iterator<Item = &'a str>
         .take(MAX_SUGGESTIONS)
         .map(|(_, name)| name)
         .collect()
-}
-
-/// Returns the edit distance of two names, in which a swap of adjacent letters is one edit.
-fn distance(a: &[u8], b: &[u8]) -> usize {
-    let mut before: Vec<usize> = Vec::new();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut next = Vec::with_capacity(row.len());
-        next.push(i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let at = |row: &[usize], at: usize| row.get(at).copied().unwrap_or(usize::MAX / 2);
-            let changed = at(&row, j) + usize::from(x != y);
-            let mut min = changed.min(at(&row, j + 1) + 1).min(at(&next, j) + 1);
-            let is_swap = i > 0 && j > 0 && a.get(i - 1) == Some(y) && b.get(j - 1) == Some(x);
-            if is_swap {
-                min = min.min(at(&before, j - 1) + 1);
-            }
-            next.push(min);
-        }
-        before = std::mem::replace(&mut row, next);
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod bundle;
 mod catalog_database;
 mod catalog_render;
 mod catalog_source_validate;
+mod credential_plugin;
 mod docs;
 mod memory;
 mod remote;

@@ -1,6 +1,6 @@
 //! Port-forward to the provisioner's pod.
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, ResourceExt as _,
@@ -25,8 +25,9 @@ pub(super) struct PortForward {
     pod: String,
 }
 
-/// Opens a port-forward.
-pub(super) async fn forward(cluster: &Cluster) -> anyhow::Result<PortForward> {
+/// Opens a port-forward. The inner error may be temporary, as during a change of the leader: no pod is ready, or the pod
+/// cannot be reached.
+pub(super) async fn forward(cluster: &Cluster) -> anyhow::Result<anyhow::Result<PortForward>> {
     let space = &cluster.system_namespace;
     let pods = Api::<Pod>::namespaced(cluster.client.clone(), space);
     let found = pods.list(&ListParams::default().labels(SELECTOR)).await;
@@ -48,24 +49,36 @@ pub(super) async fn forward(cluster: &Cluster) -> anyhow::Result<PortForward> {
         chosen = choose(&found.items, holder.as_deref());
     }
     let Some(pod) = chosen else {
-        bail!(
+        return Ok(Err(anyhow!(
             "no ready provisioner pod in namespace {space}; check \"kubectl -n {space} get pods\", or set another \
              --system-namespace, or --content-address"
-        );
+        )));
     };
     let name = pod.name_any();
     let port = port(pod);
-    let forwarder = pods.portforward(&name, &[port]).await.map_err(|error| {
-        cluster.explain(
-            format!("failed to forward a port to pod {space}/{name}"),
-            error,
-        )
-    })?;
-    Ok(PortForward {
+    let forwarder = match pods.portforward(&name, &[port]).await {
+        Ok(forwarder) => forwarder,
+        Err(error) => {
+            let is_temporary = is_temporary(&error);
+            let problem = format!("failed to forward a port to pod {space}/{name}");
+            let error = cluster.explain(problem, error);
+            return if is_temporary {
+                Ok(Err(error))
+            } else {
+                Err(error)
+            };
+        }
+    };
+    Ok(Ok(PortForward {
         forwarder,
         port,
         pod: format!("{space}/{name}"),
-    })
+    }))
+}
+
+/// Reports whether a later port-forward may succeed: the pod was deleted, or its node does not respond.
+fn is_temporary(error: &kube::Error) -> bool {
+    Cluster::is_absent(error) || matches!(error, kube::Error::Api(status) if status.code >= 500)
 }
 
 impl PortForward {
@@ -149,6 +162,17 @@ mod tests {
             "status": {"conditions": [{"type": "Ready", "status": ready}]},
         });
         serde_json::from_value(pod).unwrap()
+    }
+
+    #[test]
+    fn unreachable_pods_are_temporary() {
+        let error = |code: u16| {
+            let status = json!({"status": "Failure", "code": code, "reason": "NotFound", "details": {"name": "core-a"}});
+            kube::Error::Api(serde_json::from_value(status).unwrap())
+        };
+        for (code, expected) in [(500, true), (502, true), (404, true), (403, false)] {
+            assert_eq!(is_temporary(&error(code)), expected, "{code}");
+        }
     }
 
     #[test]

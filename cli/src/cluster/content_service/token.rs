@@ -78,8 +78,12 @@ pub(super) async fn get(cluster: &Cluster) -> anyhow::Result<Token> {
 
 /// Returns the token that is sent to the API server, from any source of the kubeconfig: inline, a file or a plugin.
 async fn kubeconfig_token(cluster: &Cluster) -> anyhow::Result<Option<Token>> {
-    let problem = "the credentials of the kubeconfig cannot be used";
-    let Some(layer) = cluster.config.auth_layer().context(problem)? else {
+    let problem = "failed to get a token for the content service";
+    let config = cluster.config.clone();
+    // A credential plugin blocks its thread, and may wait for the user.
+    let layer = tokio::task::spawn_blocking(move || config.auth_layer()).await;
+    let layer = layer.context(problem)?;
+    let Some(layer) = layer.map_err(|error| cluster.explain(problem, error))? else {
         return Ok(None);
     };
     let sent = layer.layer(tower::service_fn(|request: Request<Body>| {
@@ -87,7 +91,7 @@ async fn kubeconfig_token(cluster: &Cluster) -> anyhow::Result<Option<Token>> {
         std::future::ready(Ok::<_, tower::BoxError>(Response::new(sent)))
     }));
     let sent = sent.oneshot(Request::new(Body::empty())).await;
-    let sent = sent.map_err(|error| anyhow::anyhow!("{problem}: {error}"))?;
+    let sent = sent.map_err(|error| cluster.explain(problem, kube::Error::Service(error)))?;
     let sent = sent.into_body();
     let token = sent.as_ref().and_then(|sent| sent.to_str().ok());
     // A password must not be sent to the content service.

@@ -1,6 +1,6 @@
 //! A single request on a new connection.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use http::{Request, StatusCode};
@@ -18,6 +18,18 @@ use tokio_rustls::TlsConnector;
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout for the response to an upload, equal to that of the service.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Reports whether an exchange failed because of TLS, for example because of an untrusted certificate. A retry does not
+/// help.
+pub(super) fn is_tls_error(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let cause = cause.downcast_ref::<io::Error>();
+        let cause = cause.and_then(io::Error::get_ref);
+        cause
+            .and_then(|cause| cause.downcast_ref::<rustls::Error>())
+            .is_some()
+    })
+}
 
 /// Sends a request and reads the response, which may have `max_size` bytes.
 pub(super) async fn exchange(

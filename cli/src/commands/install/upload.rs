@@ -24,10 +24,10 @@ use crate::{
 
 /// Interval between two requests for the Bundle, which the provisioner creates shortly after the instance.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Delay before another upload, after the first one reached a pod that is not the leader.
+/// Delay before another upload, after a temporary failure such as a pod that is not the leader.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Uploads the content to its Bundle, unless it was unpacked already. A temporary rejection is retried, and `rejection`
+/// Uploads the content to its Bundle, unless it was unpacked already. A temporary failure is retried, and `rejection`
 /// contains its reason.
 pub(super) async fn run(
     cluster: &Cluster,
