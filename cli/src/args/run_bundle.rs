@@ -180,18 +180,18 @@ pub(crate) struct CleanupArgs {
     /// Package of the operator.
     #[arg(value_name = "PACKAGE")]
     pub(crate) package: String,
-    /// Delete everything, like --delete-crds and --delete-operator-groups.
+    /// Delete everything; --delete-crds and --delete-operator-groups take precedence.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_value_t = true, default_missing_value = "true", value_parser = boolean())]
     pub(crate) delete_all: bool,
-    /// Delete the operator's CRDs with all custom resources.
+    /// Delete the operator's CRDs with all custom resources; the default is the value of --delete-all.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
-        default_value_t = false, default_missing_value = "true", value_parser = boolean())]
-    pub(crate) delete_crds: bool,
-    /// Delete the OperatorGroup that was created for the operator, if it is unused.
+        default_missing_value = "true", value_parser = boolean())]
+    pub(crate) delete_crds: Option<bool>,
+    /// Delete the OperatorGroup that was created for the operator, if it is unused; the default is the value of --delete-all.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
-        default_value_t = false, default_missing_value = "true", value_parser = boolean())]
-    pub(crate) delete_operator_groups: bool,
+        default_missing_value = "true", value_parser = boolean())]
+    pub(crate) delete_operator_groups: Option<bool>,
     /// Engine that installed the operator.
     #[arg(long, value_enum, value_name = "ENGINE", default_value_t)]
     pub(crate) engine: Engine,
@@ -224,7 +224,12 @@ impl RegistryArgs {
 impl CleanupArgs {
     /// Reports whether CRDs are deleted with all custom resources.
     pub(crate) fn deletes_crds(&self) -> bool {
-        self.delete_all || self.delete_crds
+        self.delete_crds.unwrap_or(self.delete_all)
+    }
+
+    /// Reports whether an unused OperatorGroup is deleted.
+    pub(crate) fn deletes_operator_groups(&self) -> bool {
+        self.delete_operator_groups.unwrap_or(self.delete_all)
     }
 }
 

@@ -138,4 +138,22 @@ mod tests {
             assert!(error.to_string().contains("true, false"), "{error}");
         }
     }
+
+    // parity: sdk-1
+    #[test]
+    fn single_delete_flags_take_precedence_over_delete_all() {
+        for (flags, expected) in ::tests::rows![
+            &[][..] => (true, true);
+            &["--delete-crds=false"] => (false, true);
+            &["--delete-operator-groups=false"] => (true, false);
+            &["--delete-all", "--delete-crds=false"] => (false, true);
+            &["--delete-all=false"] => (false, false);
+            &["--delete-all=false", "--delete-crds"] => (true, false);
+            &["--delete-all=false", "--delete-operator-groups=true"] => (false, true);
+        ] {
+            let args = cleanup(flags);
+            let deletes = (args.deletes_crds(), args.deletes_operator_groups());
+            assert_eq!(deletes, expected, "{flags:?}");
+        }
+    }
 }

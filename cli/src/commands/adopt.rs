@@ -6,7 +6,7 @@
 //! fields.
 
 mod candidates;
-mod managed_fields;
+pub(super) mod managed_fields;
 
 use std::{
     cell::Cell,
@@ -158,8 +158,7 @@ async fn annotate(
     }
     let params = PatchParams {
         dry_run: is_dry,
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
+        ..PatchParams::apply(FIELD_MANAGER)
     };
     let api = live.api(kind, &identity.namespace);
     let done = api
@@ -182,10 +181,7 @@ async fn trigger_reconcile(cluster: &Cluster, instance: &BundleInstance) -> anyh
         return Ok(());
     }
     let name = instance.name_any();
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = PatchParams::apply(FIELD_MANAGER);
     // Any new value of the annotation triggers a retry.
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.unwrap_or_default().as_millis().to_string();

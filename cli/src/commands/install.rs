@@ -9,6 +9,7 @@
 
 pub(crate) mod assess;
 mod request;
+mod template_fields;
 mod upload;
 
 use std::cell::Cell;
@@ -24,6 +25,7 @@ use manifests::api::{
     GROUP,
     bundle_instance::{BundleInstance, ready},
 };
+use serde_json::json;
 use tokio::time::{Duration, Instant, timeout_at};
 
 use super::status::rollout::Rollout;
@@ -46,6 +48,9 @@ use request::InstallRequest;
 /// Time for which an instance must be unhealthy before the command fails: objects that were just applied may still be
 /// progressing.
 const UNHEALTHY_GRACE: Duration = Duration::from_secs(10);
+
+/// Maximum number of attempts of a patch that conflicts with changes by other clients.
+const MAX_ATTEMPTS: usize = 10;
 
 /// Progress of the command, for the message after an interruption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +94,12 @@ async fn install(
 ) -> anyhow::Result<ExitStatus> {
     let name = &args.name;
     let end = (!args.wait.timeout.is_zero()).then(|| Instant::now() + args.wait.timeout);
-    let before = cluster.get_instance_opt(name).await?;
+    let before = match cluster.get_instance_opt(name).await? {
+        Some(before) if args.dry_run == DryRun::None => {
+            Some(Box::pin(transfer_template_fields(cluster, args, before)).await?)
+        }
+        before => before,
+    };
     let instance = apply(cluster, args, request, before.as_ref()).await?;
     let done = match &before {
         None => "created",
@@ -183,6 +193,41 @@ pub(crate) fn summary(instance: &BundleInstance) -> String {
         .flatten()
         .collect();
     message::sanitize(&parts.join(", "))
+}
+
+/// Transfers the fields of the template's spec to the field manager of the apply: those that other commands of this program
+/// set, and with --force-conflicts those of all clients. Returns the current instance.
+async fn transfer_template_fields(
+    cluster: &Cluster,
+    args: &InstallArgs,
+    mut instance: BundleInstance,
+) -> anyhow::Result<BundleInstance> {
+    let name = &args.name;
+    let params = PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    for _ in 0..MAX_ATTEMPTS {
+        let transferred =
+            template_fields::transfer(instance.managed_fields(), args.force_conflicts);
+        let Some(entries) = transferred else {
+            return Ok(instance);
+        };
+        let patch = Patch::Merge(json!({"metadata": {
+            "uid": instance.uid(), "resourceVersion": instance.resource_version(), "managedFields": entries,
+        }}));
+        match cluster.instances().patch(name, &params, &patch).await {
+            Ok(changed) => return Ok(changed),
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                instance = cluster.instance(name).await?;
+            }
+            Err(error) => {
+                let doing = format!("failed to take ownership of fields of BundleInstance {name}");
+                return Err(cluster.explain(doing, error));
+            }
+        }
+    }
+    bail!("too many concurrent changes to BundleInstance {name}; retry")
 }
 
 /// Applies the instance and returns it as the API server stored it.

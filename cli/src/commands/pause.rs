@@ -31,8 +31,7 @@ async fn change(cluster: &Cluster, args: &ChangeArgs, paused: bool) -> anyhow::R
     } else {
         let params = PatchParams {
             dry_run: args.dry_run == DryRun::Server,
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
+            ..PatchParams::apply(FIELD_MANAGER)
         };
         // The uid makes the patch fail if another instance has the name now.
         let patch = json!({"metadata": {"uid": before.metadata.uid}, "spec": {"paused": paused}});

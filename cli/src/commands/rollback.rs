@@ -127,8 +127,7 @@ async fn set_pin(
     let name = before.name_any();
     let params = PatchParams {
         dry_run: dry_run == PinDryRun::Server,
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
+        ..PatchParams::apply(FIELD_MANAGER)
     };
     // The revisions belong to this object. Another object of the same name has other revisions.
     let patch = json!({"metadata": {"uid": before.metadata.uid}, "spec": {"rollbackTo": target}});

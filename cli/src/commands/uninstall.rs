@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     Resource as _, ResourceExt as _,
-    api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy},
+    api::{DeleteParams, Patch, PatchParams, PropagationPolicy},
 };
 use manifests::api::{
     GROUP,
@@ -161,8 +161,7 @@ pub(crate) async fn set_policy(
     }
     let params = PatchParams {
         dry_run: dry_run == DryRun::Server,
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
+        ..PatchParams::apply(FIELD_MANAGER)
     };
     let patch =
         json!({"metadata": {"uid": instance.uid()}, "spec": {"crdDeletionPolicy": new_policy}});
@@ -193,11 +192,7 @@ pub(crate) async fn delete(
         dry_run: dry_run == DryRun::Server,
         propagation_policy: Some(propagation),
         // The deletion is restricted to the instance that was reported.
-        preconditions: Some(Preconditions {
-            uid: instance.uid(),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
+        ..apply::delete_params::for_uid(instance.uid())
     };
     match cluster.instances().delete(name, &params).await {
         Ok(_) => Ok(()),

@@ -9,7 +9,7 @@ use std::{
 
 use kube::{
     ResourceExt as _,
-    api::{ListParams, Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -220,6 +220,42 @@ async fn images_are_installed_and_conflicts_are_reported() {
     world.remove(&name);
 }
 
+/// A source has one member, so the member of another client is removed.
+#[tokio::test(flavor = "multi_thread")]
+async fn forced_install_replaces_the_source_of_another_client() {
+    let world = world().await;
+    let name = unique("forced");
+    let image = json!({"ref": world.registry.image("no/such/image:v1"), "pullSecret": "secret"});
+    let class = "core-rukpak-io-plain";
+    let object = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": name},
+        "spec": {"provisionerClassName": class, "template": {"spec": {
+            "provisionerClassName": class, "source": {"type": "image", "image": image},
+        }}},
+    });
+    let params = tests::with!(PostParams, field_manager: Some("pipeline".to_owned()));
+    let object = serde_json::from_value(object).unwrap();
+    let created = world.instances().create(&params, &object).await;
+    created.unwrap();
+    let dir = plain(&[&name], "one");
+    let bundle = text(&dir);
+    let source = async || {
+        let instance = world.instances().get(&name).await.unwrap();
+        instance.spec.template.spec.source
+    };
+    let initial = source().await;
+    tests::assert_runs! { world;
+        "install {name} {bundle}" => 1, "", "conflict with \"pipeline\"", "use --force-conflicts to take ownership";
+    }
+    assert_eq!(source().await, initial);
+    tests::assert_runs! { world;
+        "install {name} {bundle} --force-conflicts" => 0, _;
+    }
+    let forced = source().await;
+    assert_eq!((forced.type_.as_str(), forced.image), ("upload", None));
+    world.remove(&name);
+}
+
 /// Publishes a bundle in a registry without TLS.
 pub(crate) fn push(bundle: &TempDir, image: &str) {
     let mut command = Command::new(binary());
@@ -281,6 +317,8 @@ async fn waiting_ends_on_timeout_and_on_signal() {
     tests::assert_runs! { world;
         "install {name} {bundle} --content-address {address} --timeout 5s"
             => 1, "", "failed to upload the content of Bundle", "retried for 5s";
+        "install {name} {bundle} --content-address https://127.0.0.1:1 --timeout 5s"
+            => 1, "", "failed to reach the content service at 127.0.0.1:1", "retried for 5s";
         "install {name} {bundle}" => 0, _;
     }
 

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tests::DATABASE_LABEL;
 
 use self::support::Operator;
-use crate::environment::{Rukpak as _, World, crd, eventually, unique, world};
+use crate::environment::{Rukpak as _, World, crd, eventually, plain, unique, world};
 
 const INJECTED: &str = "operators.operatorframework.io/injected-bundles";
 const INDEX: &str = "operators.operatorframework.io/index-image";
@@ -133,7 +133,14 @@ async fn crds_are_kept_on_request(world: &World, operator: &Operator, image: &st
     let found = crds.get(&crd).await.unwrap();
     assert_eq!(found.metadata.deletion_timestamp, None);
 
-    // The next instance adopts the CRD, and the next cleanup deletes it with all custom resources.
+    // The next instance adopts the CRD, and the last cleanup deletes it with all custom resources.
+    tests::assert_runs! { world;
+        "run bundle {image} --use-http" => 0, _;
+        "cleanup {name} --delete-crds=false"
+            => 0, _, "Skipping CRD deletion", "CustomResourceDefinition {crd} will be kept (1 custom resource)";
+    }
+    let found = crds.get(&crd).await.unwrap();
+    assert_eq!(found.metadata.deletion_timestamp, None);
     tests::assert_runs! { world;
         "run bundle {image} --use-http" => 0, _;
         "cleanup {name}" => 0, "Operator \"{name}\" uninstalled\n",
@@ -148,6 +155,37 @@ async fn crds_are_kept_on_request(world: &World, operator: &Operator, image: &st
     tests::assert_runs! { world;
         "cleanup {name}" => 0, "", "warning: package \"{name}\" not found";
     }
+}
+
+/// `install` changes what `run bundle` has created, also to a source of another type.
+#[tokio::test(flavor = "multi_thread")]
+async fn install_changes_what_run_bundle_created() {
+    let world = world().await;
+    let operator = Operator::new(&unique("again"));
+    let name = &operator.name;
+    let [first, second] = ["0.0.1", "0.0.2"].map(|version| operator.publish(version));
+    let install = format!("install {name} {second} --tls-verify=false");
+    tests::assert_runs! { world;
+        "run bundle {first} --use-http" => 0, _;
+        "{install}" => 0, _, "bundleinstance.core.rukpak.io/{name} configured";
+        "{install}" => 0, _, "bundleinstance.core.rukpak.io/{name} unchanged";
+    }
+    let instance = get(name).await;
+    assert_eq!(installed(&instance), format!("{name}.v0.0.2"));
+    // Fields that `install` does not apply are kept.
+    let package = annotation(&instance, "core.rukpak.io/package");
+    assert_eq!(package, Some(name.as_str()));
+
+    let dir = plain(&[name], "local");
+    let bundle = dir.path().display();
+    tests::assert_runs! { world;
+        "cleanup {name}" => 0, _;
+        "run bundle {first} --use-http" => 0, _;
+        "install {name} {bundle}" => 0, _;
+    }
+    let source = get(name).await.spec.template.spec.source;
+    assert_eq!((source.type_.as_str(), source.image), ("upload", None));
+    world.remove(name);
 }
 
 /// An index, also as a database, is validated with the bundles and recorded.

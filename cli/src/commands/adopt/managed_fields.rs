@@ -121,7 +121,7 @@ pub(super) fn of_provisioner(entries: &[ManagedFieldsEntry]) -> Map<String, Valu
 }
 
 /// Adds the fields of one set to another.
-fn merge_fields(into: &mut Map<String, Value>, more: &Map<String, Value>) {
+pub(in crate::commands) fn merge_fields(into: &mut Map<String, Value>, more: &Map<String, Value>) {
     for (key, nested) in more {
         let entry = into
             .entry(key.as_str())

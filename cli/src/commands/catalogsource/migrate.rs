@@ -95,8 +95,7 @@ async fn migrate(cluster: &Cluster, dry_run: DryRun) -> anyhow::Result<ExitStatu
         }));
         let params = PatchParams {
             dry_run: dry_run == DryRun::Server,
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
+            ..PatchParams::apply(FIELD_MANAGER)
         };
         let patched = crds.patch_status(CRD_NAME, &params, &patch);
         patched.await.map_err(|error| {

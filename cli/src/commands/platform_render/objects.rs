@@ -43,7 +43,9 @@ pub(super) fn all(
         message::warning(
             "feature set TechPreviewNoUpgrade cannot be undone, and the cluster cannot be upgraded to another minor version",
         );
-        vec![feature_gate()]
+        let gate = install::release::feature_gate();
+        let gate: Result<Vec<Value>, _> = yaml::documents(gate.as_bytes()).collect();
+        gate.context("failed to read the FeatureGate")?
     } else {
         installed(args, &namespace)?
     };
@@ -137,24 +139,6 @@ fn is_same(a: &Value, b: &Value) -> bool {
     paths
         .iter()
         .all(|path| get_path(a, path) == get_path(b, path))
-}
-
-/// Returns the FeatureGate that enables the provisioner of the OpenShift release. It is created once, and then managed by
-/// others.
-fn feature_gate() -> Value {
-    json!({
-        "apiVersion": "config.openshift.io/v1",
-        "kind": "FeatureGate",
-        "metadata": {
-            "name": "cluster",
-            "annotations": {
-                "include.release.openshift.io/self-managed-high-availability": "true",
-                "include.release.openshift.io/single-node-developer": "true",
-                "release.openshift.io/create-only": "true",
-            },
-        },
-        "spec": {"featureSet": "TechPreviewNoUpgrade"},
-    })
 }
 
 /// Returns a CatalogSource for each catalog with a chosen bundle, by the name of the catalog.

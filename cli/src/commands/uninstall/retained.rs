@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use futures::{StreamExt as _, stream};
 use k8s_openapi::{
     api::core::v1::Namespace,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -24,6 +25,9 @@ use crate::{
     cluster::{Cluster, live::inventory},
     output::message::count,
 };
+
+/// Maximum number of concurrent requests.
+const MAX_CONCURRENT_REQUESTS: usize = 8;
 
 /// A CRD of an instance, with the number of its custom resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,20 +97,31 @@ pub(crate) async fn crds(cluster: &Cluster, instance: &BundleInstance) -> CrdUsa
             .filter(|identity| identity.kind == "CustomResourceDefinition")
             .map(|identity| identity.name),
     );
-    let mut usages = Vec::new();
     let api = Api::<CustomResourceDefinition>::all(cluster.client.clone());
-    for name in names {
-        let resources = match api.get(&name).await {
-            Ok(definition) => resources(cluster, &definition).await,
-            Err(error) if Cluster::is_absent(&error) => continue,
-            Err(_) => None,
-        };
-        usages.push(CrdUsage { name, resources });
-    }
+    let requests = names.into_iter().map(|name| crd(cluster, &api, name));
+    let requests: Vec<_> = requests.collect();
+    let found: Vec<Option<CrdUsage>> = stream::iter(requests)
+        .buffered(MAX_CONCURRENT_REQUESTS)
+        .collect()
+        .await;
     CrdUsages {
-        crds: usages,
+        crds: found.into_iter().flatten().collect(),
         inventory_error,
     }
+}
+
+/// Reads a CRD and counts its custom resources; `None` if the CRD does not exist.
+async fn crd(
+    cluster: &Cluster,
+    api: &Api<CustomResourceDefinition>,
+    name: String,
+) -> Option<CrdUsage> {
+    let resources = match api.get(&name).await {
+        Ok(definition) => resources(cluster, &definition).await,
+        Err(error) if Cluster::is_absent(&error) => return None,
+        Err(_) => None,
+    };
+    Some(CrdUsage { name, resources })
 }
 
 /// Returns the number of objects that the status does not list.

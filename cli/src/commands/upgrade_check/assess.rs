@@ -291,8 +291,8 @@ mod tests {
             name: "a".into(),
         };
         search.listed("policy/v1beta1", identity, "PodDisruptionBudget");
-        search.mark_incomplete();
-        let (busy, removals) = ("busy ".repeat(1000), search.finish());
+        let (busy, mut removals) = ("busy ".repeat(1000), search.finish());
+        removals.is_incomplete = true;
         let mut operator =
             ::tests::with!(operator(Some("4.20")) => refusal: Some(busy), removals: removals);
         operator.assess(&to(Some("4.21")), false);

@@ -3,7 +3,10 @@
 
 mod support;
 
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::{
+    api::apps::v1::Deployment,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -97,6 +100,38 @@ async fn cleanup_deletes_the_created_objects(scene: &Scene) {
     scene.assert_empty().await;
 }
 
+/// CRDs of a BundleInstance are kept, also if their deletion is requested.
+async fn cleanup_keeps_crds_of_instances(scene: &Scene) {
+    let mut owned = crd("tide");
+    owned["metadata"]["labels"] = json!({
+        "core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "prod",
+    });
+    scene.apply(&owned).await;
+    installed(scene).await;
+    tests::assert_runs! { scene;
+        "cleanup tide --engine=olm --delete-crds" => 0, "Operator \"tide\" uninstalled\n",
+            "customresourcedefinition \"{CRD}\" and all of its custom resources are kept: BundleInstance prod also owns the CRD\n";
+    }
+    scene.assert_empty().await;
+    let crds = Api::<CustomResourceDefinition>::all(scene.cluster.client().unwrap());
+    let found = crds.get(CRD).await.unwrap();
+    assert_eq!(found.metadata.deletion_timestamp, None);
+}
+
+/// The remedies apply to the namespace of the run.
+async fn installed_package_is_not_run_again(scene: &Scene, operator: &Operator) {
+    installed(scene).await;
+    let image = operator.publish("0.0.4");
+    tests::assert_runs! { scene;
+        "run bundle {image} --use-http --engine=olm"
+            => 1, "", "package \"tide\" already has Subscription tide in namespace {SPACE}; upgrade it with \"rukpak run \
+                       bundle-upgrade {image} --namespace {SPACE}\", or remove it with \"rukpak cleanup tide --namespace \
+                       {SPACE}\"\n";
+        "cleanup tide --engine=olm" => 0, _;
+    }
+    scene.assert_empty().await;
+}
+
 // parity: sdk-2, sdk-20, sdk-28, sdk-31, sdk-34
 #[tokio::test(flavor = "multi_thread")]
 async fn olm_commands_need_permissions_in_one_namespace_only() {
@@ -113,6 +148,8 @@ async fn olm_commands_need_permissions_in_one_namespace_only() {
             "cannot determine whether the package has a BundleInstance because you are not allowed to list BundleInstances; \
              using OLM";
     }
+    cleanup_keeps_crds_of_instances(&scene).await;
+    installed_package_is_not_run_again(&scene, &operator).await;
     constraints_are_checked_before_any_write(&scene, &operator).await;
     engine_of_the_package_is_detected(&scene).await;
 }

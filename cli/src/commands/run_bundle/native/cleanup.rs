@@ -1,5 +1,7 @@
 //! `rukpak cleanup`: deletes the BundleInstance of a package with all objects that it has installed.
 
+use std::{future::Future, time::Duration};
+
 use anyhow::{anyhow, bail};
 use kube::ResourceExt as _;
 use manifests::api::bundle_instance::CrdDeletionPolicy;
@@ -13,12 +15,18 @@ use crate::{
     ExitStatus,
     args::{Cascade, CleanupArgs, DryRun},
     commands::{
-        run_bundle::{RunContext, command},
-        uninstall::{self, platform_operator, retained},
+        run_bundle::{RunContext, command, deadline::Deadline},
+        uninstall::{
+            self, platform_operator,
+            retained::{self, CrdUsages},
+        },
     },
     output,
     output::message,
 };
+
+/// Maximum time to read the CRDs of an instance and to count their custom resources, which are only printed.
+const COUNT_TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(in crate::commands::run_bundle) async fn cleanup(
     task: &RunContext<'_>,
@@ -65,7 +73,7 @@ pub(in crate::commands::run_bundle) async fn cleanup(
         message::note("Skipping CRD deletion");
         CrdDeletionPolicy::Retain
     };
-    let crds = retained::crds(cluster, &instance).await;
+    let crds = crds_with_timeout(deadline, Box::pin(retained::crds(cluster, &instance))).await;
     let namespaces = retained::namespaces(&instance);
     let preview = retained::preview(Cascade::Background, policy, &crds, &namespaces);
     for line in &preview {
@@ -101,13 +109,47 @@ pub(in crate::commands::run_bundle) async fn cleanup(
     Ok(ExitStatus::Done)
 }
 
+/// Waits for the CRDs of an instance. If the API server does not respond in time, returns the reason instead of CRDs.
+async fn crds_with_timeout(deadline: Deadline, crds: impl Future<Output = CrdUsages>) -> CrdUsages {
+    let crds = deadline.sooner(COUNT_TIMEOUT).within(crds).await;
+    crds.unwrap_or_else(|| CrdUsages {
+        crds: Vec::new(),
+        inventory_error: Some("the API server did not respond in time".to_owned()),
+    })
+}
+
 /// Warns about flags that have no effect here.
 fn warn_ignored_flags(args: &CleanupArgs) {
-    let groups = args.delete_operator_groups;
+    let groups = args.delete_operator_groups == Some(true);
     let account = args.service_account.is_some();
     let flags = [
         ("--delete-operator-groups", groups),
         ("--service-account", account),
     ];
     warn(&flags, "");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn crds_are_unknown_without_a_response_in_time() {
+        let deadline = Deadline::after(Duration::from_millis(10));
+        let unknown = crds_with_timeout(deadline, pending()).await;
+        let lines = retained::preview(
+            Cascade::Background,
+            CrdDeletionPolicy::Delete,
+            &unknown,
+            &[],
+        );
+        let expected = "there may be more CRDs: failed to read the rest of the inventory: the API server did not respond in \
+                        time";
+        assert_eq!(lines, [expected]);
+        let unlimited = Deadline::after(Duration::ZERO);
+        let usages = crds_with_timeout(unlimited, ready(CrdUsages::default())).await;
+        assert_eq!(usages.inventory_error, None);
+    }
 }

@@ -4,7 +4,7 @@ mod pending_plans;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, fmt::Debug};
+use std::{collections::BTreeSet, fmt::Debug, mem};
 
 use anyhow::{Context, anyhow};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -12,6 +12,7 @@ use kube::{Api, Resource, ResourceExt as _, api::DeleteParams};
 use manifests::api::{
     catalog_source::CatalogSource,
     olm::{ClusterServiceVersion, OperatorGroup, Subscription},
+    owner::{InstanceOwner, ObjectOwner},
 };
 use serde::de::DeserializeOwned;
 
@@ -97,7 +98,7 @@ pub(in crate::commands::run_bundle) async fn cleanup(
     let is_last = subscriptions
         .iter()
         .all(|subscription| subscription.metadata.name == plan.subscription);
-    if !(args.delete_all || args.delete_operator_groups) {
+    if !args.deletes_operator_groups() {
         message::note("Skipping Operator Groups deletion");
     } else if is_last {
         let found = olm.find::<OperatorGroup>(namespace, operator_group::NAME);
@@ -115,8 +116,8 @@ pub(in crate::commands::run_bundle) async fn cleanup(
     }
     output::print(&format!("Operator {package:?} uninstalled\n"))?;
     // Without their flags, CRDs and OperatorGroups are deleted only if the user has the permissions.
-    let is_incomplete =
-        !are_crds_deleted && args.delete_crds || !is_group_deleted && args.delete_operator_groups;
+    let is_incomplete = !are_crds_deleted && args.delete_crds == Some(true)
+        || !is_group_deleted && args.delete_operator_groups == Some(true);
     Ok(if is_incomplete {
         ExitStatus::Failed
     } else {
@@ -192,7 +193,10 @@ async fn read_state(
         let is_deleted = |csv: &ClusterServiceVersion| {
             csv.metadata.namespace.as_deref() == Some(namespace) && plan.csvs.contains(csv.name())
         };
-        crds(owned, all.as_deref(), is_deleted, args.delete_crds)
+        let is_requested = args.delete_crds == Some(true);
+        let mut found = crds(owned, all.as_deref(), is_deleted, is_requested);
+        keep_crds_of_instances(olm.0, &mut found).await?;
+        found
     };
     Ok(CleanupState {
         plan,
@@ -212,8 +216,7 @@ fn crds(
 ) -> OwnedCrds {
     let mut found = OwnedCrds::default();
     for name in owned {
-        let prefix =
-            format!("customresourcedefinition {name:?} and all of its custom resources are kept: ");
+        let prefix = kept_prefix(&name);
         let owner = csvs.map(|all| {
             let mut others = all.iter().filter(|csv| !is_deleted(csv));
             others.find(|csv| objects::owned_crds(csv).any(|owned| owned == name))
@@ -224,7 +227,7 @@ fn crds(
             Ok(Some(csv)) => {
                 let (csv, namespace) = (csv.name(), csv.namespace().unwrap_or_default());
                 found.keep.push(format!(
-                    "{prefix}clusterserviceversion {csv:?} in namespace {namespace} also owns it"
+                    "{prefix}clusterserviceversion {csv:?} in namespace {namespace} also owns the CRD"
                 ));
             }
             Err(reason) => found.keep.push(format!(
@@ -233,6 +236,40 @@ fn crds(
         }
     }
     found
+}
+
+/// Keeps the CRDs that a BundleInstance owns. If the user is not allowed to read a CRD, its owner is unknown and the CRD is
+/// deleted.
+async fn keep_crds_of_instances(cluster: &Cluster, crds: &mut OwnedCrds) -> anyhow::Result<()> {
+    let api: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
+    // No BundleInstance has an empty name or UID, so that every owner is another instance.
+    let no_instance = InstanceOwner {
+        name: String::new(),
+        uid: String::new(),
+    };
+    for name in mem::take(&mut crds.delete) {
+        let found = match api.get_metadata_opt(&name).await {
+            Err(kube::Error::Api(status)) if status.code == 403 => None,
+            found => found.map_err(|error| {
+                let doing = format!("failed to read CustomResourceDefinition {name}");
+                cluster.explain(doing, error)
+            })?,
+        };
+        let owner = found.map(|found| ObjectOwner::from_metadata(&found.metadata, &no_instance));
+        if let Some(ObjectOwner::Instance(owner)) = owner {
+            let prefix = kept_prefix(&name);
+            crds.keep
+                .push(format!("{prefix}BundleInstance {owner} also owns the CRD"));
+        } else {
+            crds.delete.insert(name);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the start of the reason why a CRD is kept.
+fn kept_prefix(name: &str) -> String {
+    format!("customresourcedefinition {name:?} and all of its custom resources are kept: ")
 }
 
 fn subscription<'a>(

@@ -93,15 +93,18 @@ pub(super) fn with_address(
     if let Some(secret) = secret.filter(|name| !secrets.contains(name)) {
         secrets.push(secret);
     }
+    let mut spec =
+        json!({"sourceType": "grpc", "address": address, "image": null, "secrets": secrets});
+    if let (Some(_), Value::Object(spec)) = (image(source), &mut spec) {
+        // Without an image, both fields have no effect.
+        let removed = ["updateStrategy", "grpcPodConfig"];
+        spec.extend(removed.map(|field| (field.to_owned(), Value::Null)));
+    }
     json!({
         "metadata": {
             "uid": source.metadata.uid, "resourceVersion": source.metadata.resource_version, "annotations": annotations,
         },
-        // Both fields concern an image, and would look as if they had an effect.
-        "spec": {
-            "sourceType": "grpc", "address": address, "image": null, "updateStrategy": null, "grpcPodConfig": null,
-            "secrets": secrets,
-        },
+        "spec": spec,
     })
 }
 
@@ -244,6 +247,11 @@ mod tests {
             });
             assert_eq!(patch, expected, "{secrets}");
         }
+        // "run bundle" has created the catalog, with the security context of its pod.
+        let created = object!(source("tides", "tide", None, SecurityContext::Restricted));
+        let patch = with_address(&created, "10.0.0.1:50051", "pod", &written, None);
+        let spec = json!({"sourceType": "grpc", "address": "10.0.0.1:50051", "image": null, "secrets": []});
+        assert_eq!(patch["spec"], spec);
     }
 
     // parity: sdk-36

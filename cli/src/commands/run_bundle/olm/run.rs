@@ -215,8 +215,11 @@ async fn read_state(
     if let Some(conflict) = conflicting_object(request, subscription.as_ref(), source.as_ref())? {
         bail!(
             "package {package:?} already has {conflict} in namespace {namespace}; upgrade it with {}, or remove it with {}",
-            command(&format!("run bundle-upgrade {}", args.image)),
-            command(&format!("cleanup {package}"))
+            command(&format!(
+                "run bundle-upgrade {} --namespace {namespace}",
+                args.image
+            )),
+            command(&format!("cleanup {package} --namespace {namespace}"))
         );
     }
     let subscription = subscription.map(|subscription| subscription.name_any());

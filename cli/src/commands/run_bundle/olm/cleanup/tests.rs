@@ -74,7 +74,7 @@ fn crds_that_another_operator_owns_are_kept() {
     };
     let own = |csv: &ClusterServiceVersion| csv.metadata.namespace.as_deref() == Some("tides");
     let prefix = "customresourcedefinition \"a\" and all of its custom resources are kept: ";
-    let shared = "clusterserviceversion \"tide.v1\" in namespace other also owns it";
+    let shared = "clusterserviceversion \"tide.v1\" in namespace other also owns the CRD";
     let unknown = "cannot determine whether another operator owns it: no; use --delete-crds to delete it anyway";
     let no = "no".to_owned();
     for (owners, is_requested, delete, keep) in ::tests::rows![
