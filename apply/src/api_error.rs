@@ -15,7 +15,8 @@ pub fn wait(error: &watcher::Error) -> Option<Duration> {
     Some(Duration::from_secs(seconds.into()))
 }
 
-fn status(error: &watcher::Error) -> Option<&Status> {
+/// Returns the Status of an error; `None` if the API server did not respond.
+pub fn status(error: &watcher::Error) -> Option<&Status> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status))

@@ -22,6 +22,7 @@
 pub mod account;
 pub mod api_error;
 pub mod backoff;
+pub mod delete_params;
 pub mod discovery;
 pub mod drift;
 pub mod field_conflicts;

@@ -52,11 +52,15 @@ impl Applier<'_> {
             let stage = PruneStage::for_object(&leaving.identity, &groups);
             stages.entry(stage).or_default().push(leaving);
         }
+        let is_operator = |stage: &PruneStage| {
+            PruneStage::Definitions < *stage && *stage < PruneStage::Namespaces
+        };
         let pruner = Pruner {
             apply: self,
             owner,
             policy,
             orphans: false,
+            has_operator: stages.keys().any(is_operator),
         };
         let mut pruned = PruneReport::default();
         for (stage, leaving) in stages {
@@ -104,6 +108,7 @@ impl Applier<'_> {
             owner,
             policy: DefinitionPolicy::Retain,
             orphans: true,
+            has_operator: false,
         };
         let leaving: Vec<&PruneCandidate> = leaving.iter().collect();
         let outcomes = self
@@ -193,6 +198,8 @@ struct Pruner<'a> {
     policy: DefinitionPolicy,
     /// Whether all objects are orphaned instead of deleted.
     orphans: bool,
+    /// Whether objects are pruned after the CRDs, such as the operator that removes finalizers.
+    has_operator: bool,
 }
 
 impl Pruner<'_> {

@@ -112,43 +112,57 @@ impl Pruner<'_> {
         Ok(outcome)
     }
 
-    /// Returns whether custom resources exist that are not terminating.
+    /// Returns whether custom resources exist. Terminating ones are awaited if their operator is pruned after the CRD,
+    /// because it still has to remove their finalizers.
     async fn usage(&self, kind: &ApiKind) -> Result<CrdUsage, ApiError> {
-        // The page is larger than the number of named resources: many terminating ones may precede one that is not.
-        let page = self.page(&collection(kind, None), None).await?;
-        let Some(page) = page else {
-            return Ok(CrdUsage::No);
-        };
-        let remaining_count = page.metadata.remaining_item_count;
-        let remaining_count = remaining_count
-            .and_then(|remaining_count| remaining_count.try_into().ok())
-            .unwrap_or(0);
-        let (terminating, remaining): (Vec<_>, Vec<_>) = page
-            .items
-            .iter()
-            .map(|item| &item.metadata)
-            .partition(|metadata| metadata.get("deletionTimestamp").is_some());
-        Ok(if remaining.is_empty() && remaining_count == 0 {
+        let all = collection(kind, None);
+        let mut token = None;
+        let mut terminating: Vec<Value> = Vec::new();
+        let mut remaining: Vec<Value> = Vec::new();
+        let mut count = 0;
+        for _ in 0..MAX_PAGES {
+            let Some(page) = self.page(&all, token.as_deref()).await? else {
+                break;
+            };
+            token = page.metadata.continue_.filter(|token| !token.is_empty());
+            let unread = page.metadata.remaining_item_count;
+            let unread = unread
+                .and_then(|unread| unread.try_into().ok())
+                .unwrap_or(0);
+            let items = page.items.into_iter().map(|item| item.metadata);
+            let (leaving, left): (Vec<_>, Vec<_>) = items.partition(is_terminating);
+            count += left.len();
+            remaining.extend(left.into_iter().take(MAX_NAMED - remaining.len()));
             if terminating.is_empty() {
+                terminating = leaving;
+            }
+            let is_decided = if self.has_operator {
+                !terminating.is_empty()
+            } else {
+                !remaining.is_empty()
+            };
+            if is_decided {
+                count += unread;
+            }
+            if is_decided || token.is_none() {
+                break;
+            }
+        }
+        Ok(
+            if !terminating.is_empty() && (self.has_operator || remaining.is_empty()) {
+                let terminating: Vec<_> = terminating.iter().collect();
+                CrdUsage::Terminating(describe_terminating(&terminating))
+            } else if remaining.is_empty() {
                 CrdUsage::No
             } else {
-                CrdUsage::Terminating(describe_terminating(&terminating))
-            }
-        } else {
-            let named = if remaining.is_empty() {
-                &terminating
-            } else {
-                &remaining
-            };
-            CrdUsage::Yes(describe_remaining(
-                remaining.len() + remaining_count,
-                named,
-                "left",
-            ))
-        })
+                let remaining: Vec<_> = remaining.iter().collect();
+                CrdUsage::Yes(describe_remaining(count, &remaining, "left"))
+            },
+        )
     }
 
-    /// Deletes all custom resources except those with the keep annotation.
+    /// Deletes all custom resources except those with the keep annotation. The annotation has no effect on one that is
+    /// terminating already.
     async fn clear(&self, kind: &ApiKind) -> Result<CleanupOutcome, ApiError> {
         let all = collection(kind, None);
         let mut token = None;
@@ -162,9 +176,9 @@ impl Pruner<'_> {
             let items: Vec<Value> = page.items.into_iter().map(|item| item.metadata).collect();
             let (mut to_retain, items): (Vec<_>, Vec<_>) =
                 items.into_iter().partition(|metadata| {
-                    is_annotated_keep(
-                        &json!({"metadata": {"annotations": metadata.get("annotations")}}),
-                    )
+                    let annotations =
+                        json!({"metadata": {"annotations": metadata.get("annotations")}});
+                    !is_terminating(metadata) && is_annotated_keep(&annotations)
                 });
             retained.append(&mut to_retain);
             let references: Vec<&Value> = items.iter().collect();
@@ -186,7 +200,7 @@ impl Pruner<'_> {
         Ok(if token.is_some() {
             CleanupOutcome::Terminating("many custom resources are still being deleted".to_owned())
         } else if !terminating.is_empty() {
-            // A released CRD would let the removal continue with the operator, which still has to remove their finalizers.
+            // A released CRD would let the removal continue with the operator.
             let terminating: Vec<_> = terminating.iter().collect();
             CleanupOutcome::Terminating(describe_terminating(&terminating))
         } else if !retained.is_empty() {
@@ -210,7 +224,7 @@ impl Pruner<'_> {
             namespace: field("namespace"),
             name: field("name"),
         };
-        if metadata.get("deletionTimestamp").is_some() {
+        if is_terminating(metadata) {
             return Ok(false);
         }
         let outcome = match ResourcePath::new(kind, &identity) {
@@ -243,7 +257,7 @@ impl Pruner<'_> {
 /// Whether custom resources of a CRD exist.
 enum CrdUsage {
     No,
-    /// All custom resources are terminating; the message lists them.
+    /// Some custom resources are terminating, and are awaited; the message lists them.
     Terminating(String),
     /// Custom resources exist; the message lists them.
     Yes(String),
@@ -257,6 +271,10 @@ enum CleanupOutcome {
     /// Some custom resources are kept, for this reason.
     Retained(String),
     Failed(ApplyFailure),
+}
+
+fn is_terminating(metadata: &Value) -> bool {
+    metadata.get("deletionTimestamp").is_some()
 }
 
 /// Formats terminating custom resources, with the remedy for finalizers that are not removed.

@@ -59,10 +59,7 @@ impl Pruner<'_> {
     }
 
     async fn patch(&self, path: &ResourcePath, patch: &Value) -> Result<(), ApiError> {
-        let params = PatchParams {
-            field_manager: Some(MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
+        let params = PatchParams::apply(MANAGER);
         let request = || {
             path.collection
                 .patch_metadata(&path.name, &params, &Patch::Merge(patch))

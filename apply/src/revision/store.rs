@@ -11,15 +11,13 @@ use k8s_openapi::{
     api::core::v1::Secret,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
-use kube::{
-    Api, Client, ResourceExt as _,
-    api::{DeleteParams, PostParams, Preconditions},
-};
+use kube::{Api, Client, ResourceExt as _, api::PostParams};
 use manifests::api::{labels, owner::InstanceOwner};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::{DecodeError, Encoded, Revision, decode};
+use crate::delete_params;
 
 /// The type of the Secrets.
 pub const TYPE: &str = "core.rukpak.io/revision";
@@ -256,13 +254,7 @@ impl Store<'_> {
     /// Deletes the Secret if it still has the uid in `metadata`.
     async fn remove(&self, name: &str, metadata: &ObjectMeta) -> Result<(), Error> {
         let api = self.api();
-        let parameters = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: metadata.uid.clone(),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
+        let parameters = delete_params::for_uid(metadata.uid.clone());
         let deleted = api.delete(name, &parameters);
         match self.with_timeout("delete", name, deleted).await {
             // The Secret was deleted or replaced.

@@ -123,23 +123,49 @@ async fn operator_finalizes_its_custom_resources(scene: &Scene) {
     assert_eq!(names(&pruned.deleted), expected, "{pruned:?}");
 }
 
-/// The operator finalizes the other custom resources before the CRD is kept for an annotated one.
+/// The operator finalizes the other custom resources before the CRD is kept for an annotated one. A custom resource that
+/// its user has deleted is finalized, too.
 async fn operator_finalizes_before_the_crd_is_released(scene: &Scene) {
-    let inventory = scene.install(&[scene.crd(), deployment("operator")]).await;
     let keep = json!({"annotations": {labels::KEEP: "true"}});
-    scene.create_widget("retained", keep).await;
+    let finalizers = json!({"finalizers": ["example.com/operator"]});
+    let both = json!({"annotations": keep["annotations"], "finalizers": finalizers["finalizers"]});
+    for (policy, finalized, is_deleted) in [
+        (Delete, &finalizers, false),
+        (Delete, &both, true),
+        (DeleteIfUnused, &finalizers, true),
+    ] {
+        let inventory = scene.install(&[scene.crd(), deployment("operator")]).await;
+        scene.create_widget("retained", keep.clone()).await;
+        scene.create_widget("finalized", finalized.clone()).await;
+        if is_deleted {
+            delete(&scene.widgets(), "finalized").await;
+        }
+        let pruned = scene.prune(&inventory, policy).await;
+        assert_eq!(names(&pruned.terminating), [scene.crd_name()], "{pruned:?}");
+        assert_eq!(pruned.deleted, []);
+        let free = json!({"metadata": {"finalizers": null}});
+        merge(&scene.widgets(), "finalized", &free).await;
+        let pruned = scene.prune(&inventory, policy).await;
+        let released = names(pruned.released.keys());
+        assert_eq!(released, [scene.crd_name()], "{pruned:?}");
+        assert_eq!(names(&pruned.deleted), ["operator"]);
+        delete(&scene.widgets(), "retained").await;
+    }
+}
+
+/// A used CRD is released at once if its operator was pruned before, as in uninstalls.
+async fn used_crd_without_operator_is_released(scene: &Scene) {
+    let inventory = scene.install(&[scene.crd()]).await;
+    scene.create_widget("used", json!({})).await;
     let finalizers = json!({"finalizers": ["example.com/operator"]});
     scene.create_widget("finalized", finalizers).await;
-    let pruned = scene.prune(&inventory, Delete).await;
-    assert_eq!(names(&pruned.terminating), [scene.crd_name()], "{pruned:?}");
-    assert_eq!(pruned.deleted, []);
-    let free = json!({"metadata": {"finalizers": null}});
-    merge(&scene.widgets(), "finalized", &free).await;
-    let pruned = scene.prune(&inventory, Delete).await;
+    delete(&scene.widgets(), "finalized").await;
+    let pruned = scene.prune(&inventory, DeleteIfUnused).await;
     let released = names(pruned.released.keys());
     assert_eq!(released, [scene.crd_name()], "{pruned:?}");
-    assert_eq!(names(&pruned.deleted), ["operator"]);
-    delete(&scene.widgets(), "retained").await;
+    let free = json!({"metadata": {"finalizers": null}});
+    merge(&scene.widgets(), "finalized", &free).await;
+    delete(&scene.widgets(), "used").await;
 }
 
 /// A CRD is kept with the custom resources that an annotation keeps.
@@ -159,6 +185,7 @@ async fn crds_are_pruned_by_policy_and_use() {
     let scene = Scene::new("policy").await;
     operator_finalizes_its_custom_resources(&scene).await;
     operator_finalizes_before_the_crd_is_released(&scene).await;
+    used_crd_without_operator_is_released(&scene).await;
     kept_custom_resources_keep_their_crd(&scene).await;
     delete(&scene.crds(), &scene.crd_name()).await;
     scene.end().await;
