@@ -398,12 +398,9 @@ impl CatalogContent {
         listed.filter(|listed| listed.version.version.to_string() == version)
     }
 
-    /// Reports whether the catalog has the package, but in an invalid form.
+    /// Reports whether the catalog may have the package, but in an invalid form or in an unreadable file.
     fn is_broken(&self, name: &str) -> bool {
-        match self {
-            Self::Full(catalog) => catalog.broken.contains_key(name),
-            Self::Partial(read) => read.broken.contains_key(name),
-        }
+        self.broken(name).is_some()
     }
 
     fn broken(&self, name: &str) -> Option<String> {

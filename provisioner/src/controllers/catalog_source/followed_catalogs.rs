@@ -81,15 +81,7 @@ impl FollowedCatalogs {
 
     /// Stops following a catalog.
     pub(super) fn remove(&self, key: &CatalogKey) {
-        let mut catalogs = self.catalogs.lock();
-        let removed = catalogs.remove(key);
-        if !catalogs
-            .keys()
-            .any(|followed| followed.namespace == key.namespace)
-        {
-            self.shared.pod_namespaces.remove(&key.namespace);
-        }
-        drop(catalogs);
+        let removed = self.catalogs.lock().remove(key);
         if let Some(handle) = removed {
             // The worker stops first. A running reconcile may hold the catalog for some time.
             drop(handle);

@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
     mem,
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 use futures::{
@@ -22,7 +22,7 @@ use manifests::api::{catalog_source::CatalogSource, labels::CATALOG};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
 use super::CatalogKey;
@@ -41,7 +41,8 @@ pub(super) enum OwnedChange {
 /// Namespaces whose objects are watched.
 #[derive(Debug, Default)]
 pub(super) struct WatchedNamespaces {
-    watched: Mutex<BTreeMap<String, CancellationToken>>,
+    /// Guard and token of the watches of each namespace.
+    watched: Mutex<BTreeMap<String, (Weak<DropGuard>, CancellationToken)>>,
     /// Namespaces whose watches have not started yet.
     added: Mutex<Vec<(String, CancellationToken)>>,
     wake: Notify,
@@ -50,22 +51,22 @@ pub(super) struct WatchedNamespaces {
 // === impl WatchedNamespaces ===
 
 impl WatchedNamespaces {
-    /// Starts the watches of a namespace, unless they are running.
-    pub(super) fn add(&self, namespace: &str) {
+    /// Starts the watches of a namespace, unless they are running. They end when the last guard is dropped.
+    pub(super) fn watch(&self, namespace: &str) -> Arc<DropGuard> {
         let mut watched = self.watched.lock();
-        if !watched.contains_key(namespace) {
-            let stop = CancellationToken::new();
-            watched.insert(namespace.to_owned(), stop.clone());
-            self.added.lock().push((namespace.to_owned(), stop));
-            self.wake.notify_one();
+        if let Some((guard, _)) = watched.get(namespace)
+            && let Some(guard) = guard.upgrade()
+        {
+            return guard;
         }
-    }
-
-    /// Stops the watches of a namespace.
-    pub(super) fn remove(&self, namespace: &str) {
-        if let Some(stop) = self.watched.lock().remove(namespace) {
-            stop.cancel();
-        }
+        watched.retain(|_, (guard, _)| guard.strong_count() > 0);
+        let stop = CancellationToken::new();
+        let guard = Arc::new(stop.clone().drop_guard());
+        let entry = (Arc::downgrade(&guard), stop.clone());
+        watched.insert(namespace.to_owned(), entry);
+        self.added.lock().push((namespace.to_owned(), stop));
+        self.wake.notify_one();
+        guard
     }
 
     /// Returns the changes in all namespaces. Only one stream may be in use at a time.
@@ -81,7 +82,7 @@ impl WatchedNamespaces {
         let watched = self.watched.lock();
         let all = watched
             .iter()
-            .map(|(name, stop)| (name.clone(), stop.clone()));
+            .map(|(name, (_, stop))| (name.clone(), stop.clone()));
         *self.added.lock() = all.collect();
         drop(watched);
         let added = stream::unfold(Arc::clone(self), |namespaces| async move {
@@ -179,23 +180,24 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn each_namespace_is_watched_until_it_is_removed() {
+    async fn namespace_is_watched_until_its_last_guard_is_dropped() {
         let namespaces = Arc::new(WatchedNamespaces::default());
         let mut changes = Box::pin(namespaces.changes(|_| stream::repeat(()).boxed()));
         assert!(changes.next().now_or_never().is_none());
-        for namespace in ["a", "b", "a"] {
-            namespaces.add(namespace);
-        }
+        let [first, _other, second] = ["a", "b", "a"].map(|namespace| namespaces.watch(namespace));
         let mut watched = async || -> BTreeSet<String> {
             let some = changes.by_ref().take(1000);
             some.map(|(namespace, ())| namespace).collect().await
         };
         let both = BTreeSet::from(["a", "b"].map(str::to_owned));
         assert_eq!(watched().await, both);
-        namespaces.remove("a");
+        drop(first);
+        watched().await;
+        assert_eq!(watched().await, both, "another catalog needs the watch");
+        drop(second);
         watched().await;
         assert_eq!(watched().await, ["b".to_owned()].into());
-        namespaces.add("a");
+        let _again = namespaces.watch("a");
         assert_eq!(watched().await, both);
     }
 }

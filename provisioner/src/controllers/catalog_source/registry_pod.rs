@@ -25,11 +25,11 @@ mod slot;
 mod spec_hash;
 mod teardown;
 
-pub use self::apply::{Error, RegistryPodState, TagCheck, is_restricted, reconcile};
+pub use self::apply::{Error, RegistryPodState, TagPoll, is_restricted, reconcile};
 pub use self::manifest::{PodEnvironment, PodServer, RegistryPodObjects, RegistryPodSpec, objects};
 pub use self::options::{ExtractContent, Options, Security};
 pub use self::reconciler::{RegistryPodConfig, RegistryPodReconciler, needs_pod, served_image};
-pub use self::teardown::{exist, remove, return_service, tear_down};
+pub use self::teardown::{remove, return_service, tear_down};
 pub(super) use self::{
     repair_backoff::RepairBackoff,
     slot::{PodReport, RegistryPodSlot},

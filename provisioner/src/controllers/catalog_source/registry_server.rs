@@ -39,10 +39,8 @@ use std::{
 };
 
 use catalog::registry::ObserveCalls;
-use jiff::Timestamp;
 use manifests::api::catalog_source::RegistryService;
 use parking_lot::{Mutex, MutexGuard};
-use unpacker::Digest;
 
 pub(super) use self::apply::ServerObject;
 use self::{
@@ -75,10 +73,6 @@ pub struct ServedCatalog {
     pub service: RegistryService,
     /// Address for clients: `host:port`.
     pub address: String,
-    /// Digest of the served content.
-    pub digest: Digest,
-    /// Time since which this process serves the content.
-    pub since: Timestamp,
 }
 
 /// Serving state of a catalog.
@@ -114,7 +108,6 @@ struct Shared {
     ports: Mutex<PortAllocator>,
     endpoints: Mutex<BTreeMap<CatalogKey, Arc<CatalogEndpoint>>>,
     triggers: Arc<ReconcileTriggers>,
-    now: fn() -> Timestamp,
 }
 
 // === impl RegistryServer ===
@@ -137,7 +130,6 @@ impl RegistryServer {
             ports: Mutex::new(PortAllocator::new(ports, address)),
             endpoints: Mutex::default(),
             triggers,
-            now: ctx.now,
         };
         Some(Self {
             shared: Arc::new(shared),
@@ -222,9 +214,10 @@ impl RegistryServer {
     /// Returns the endpoint of a catalog and creates it if it does not exist.
     fn endpoint(&self, key: &CatalogKey, owner_id: u64) -> Arc<CatalogEndpoint> {
         let mut endpoints = self.shared.endpoints();
-        // The lock keeps another catalog from ending the watches of the namespace in the meantime.
-        self.watched.add(&key.namespace);
-        let new = || Arc::new(CatalogEndpoint::new(key.clone()));
+        let new = || {
+            let watch = self.watched.watch(&key.namespace);
+            Arc::new(CatalogEndpoint::new(key.clone(), watch))
+        };
         let endpoint = endpoints.entry(key.clone()).or_insert_with(new);
         endpoint.owner_id.store(owner_id, Ordering::Relaxed);
         Arc::clone(endpoint)
@@ -245,12 +238,6 @@ impl RegistryServer {
             return;
         }
         let endpoint = endpoints.remove(key);
-        if !endpoints
-            .keys()
-            .any(|served| served.namespace == key.namespace)
-        {
-            self.watched.remove(&key.namespace);
-        }
         drop(endpoints);
         let port = endpoint.map_or(0, |endpoint| endpoint.port.load(Ordering::Relaxed));
         if port != 0 {

@@ -1,4 +1,4 @@
-//! Back-off of the connection to one catalog server, and of reading one catalog image. Pure; no I/O.
+//! Back-off of requests and writes for one catalog: its server, its image, its status and its registry pod. Pure; no I/O.
 
 use std::time::{Duration, Instant};
 
@@ -64,9 +64,9 @@ impl ServerBackoff {
         self.failures = 0;
     }
 
-    /// Reports whether an attempt has failed since the last [`reset`](Self::reset).
-    pub(super) fn record_failure(&self) -> bool {
-        self.failures > 0
+    /// Returns the number of failures since the last [`reset`](Self::reset).
+    pub(super) fn failures(&self) -> u32 {
+        self.failures
     }
 
     /// Returns the delay after a failure or the end of a connection.
@@ -121,8 +121,8 @@ mod tests {
             { backoff.record_success(now); backoff.record_success(now + STABLE_AFTER / 2); about(backoff.next_delay(now + STABLE_AFTER)) } => 1;
             // A failed connection does not reset it.
             about(backoff.next_delay(now + 2 * STABLE_AFTER)) => 2;
-            backoff.record_failure() => true;
-            { backoff.reset(); backoff.record_failure() } => false;
+            backoff.failures() => 2;
+            { backoff.reset(); backoff.failures() } => 0;
             about(backoff.next_delay(now + 2 * STABLE_AFTER)) => 1;
         }
     }

@@ -27,16 +27,13 @@ use tracing::{info, warn};
 use super::{
     locate::is_same_catalog,
     registry_pod::RepairBackoff,
+    server_backoff::ServerBackoff,
     status::{self, CatalogObservation},
     template_resolution::{OWNED_CONDITIONS, OWNED_CONDITIONS_WITH_OLM},
     tolerant::TolerantCatalogSource,
 };
 use crate::controllers::context::Context;
-use apply::backoff::spread;
 
-/// Initial and maximum delay between failed writes.
-const INITIAL_DELAY: Duration = Duration::from_secs(1);
-const MAX_DELAY: Duration = Duration::from_secs(60);
 /// Maximum number of retries after a conflict before a delay.
 const MAX_CONFLICT_RETRIES: usize = 4;
 
@@ -81,8 +78,8 @@ pub(super) struct StatusSchedule {
     written: Option<StatusUpdate>,
     /// Report that could not be written, and the time of the retry.
     failed: Option<(StatusUpdate, Instant)>,
-    /// Number of consecutive failures.
-    failures: u32,
+    /// Back-off of failed writes.
+    backoff: ServerBackoff,
     /// Time at which conditions that have changed are compared with the report.
     compare_at: Option<Instant>,
     /// Back-off of writes that restore removed conditions.
@@ -121,14 +118,13 @@ impl StatusSchedule {
             if self.written.is_none() {
                 self.repairs.record_write(now);
             }
-            (self.written, self.failed, self.failures) = (Some(report), None, 0);
+            (self.written, self.failed) = (Some(report), None);
+            self.backoff.reset();
             return;
         }
-        let delay = INITIAL_DELAY * 2u32.saturating_pow(self.failures.min(10));
-        self.failures = self.failures.saturating_add(1);
         // The failed write may have been committed.
         self.written = None;
-        self.failed = Some((report, now + spread(delay.min(MAX_DELAY))));
+        self.failed = Some((report, now + self.backoff.next_delay(now)));
     }
 }
 

@@ -70,12 +70,7 @@ impl NamespaceScope {
 
 /// Returns the message for a namespace where listing CatalogSources is forbidden, or `None` for a temporary error.
 pub(super) fn forbidden_message(namespace: &str, error: &watcher::Error) -> Option<String> {
-    let (watcher::Error::InitialListFailed(kube::Error::Api(status))
-    | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-    | watcher::Error::WatchFailed(kube::Error::Api(status))) = error
-    else {
-        return None;
-    };
+    let status = apply::api_error::status(error)?;
     let message: String = status.message.chars().take(400).collect();
     matches!(status.code, 401 | 403).then(|| {
         format!(

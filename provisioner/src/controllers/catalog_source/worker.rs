@@ -15,7 +15,7 @@ use catalog::source::FileSource;
 use kube::runtime::events::EventType;
 use manifests::api::catalog_source::CatalogSource;
 use tokio::{sync::watch, time::sleep};
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::{sync::DropGuard, task::AbortOnDropHandle};
 use tracing::warn;
 use unpacker::Digest;
 
@@ -25,14 +25,10 @@ use super::catalog_cache::CatalogIdentity;
 use super::image::{self, RejectedImage};
 use super::locate::{CatalogLocation, CatalogPlan, is_unchanged, plan};
 use super::reconcile::{CatalogContext, FollowedCatalog};
+use super::registry_pod::TagPoll;
 use super::registry_server::{self, CatalogPublisher};
 use super::server_backoff::ServerBackoff;
 use super::status::{CatalogObservation, Connection, Problem, Reason};
-
-/// Maximum delay between attempts to remove objects.
-const MAX_DELAY: Duration = Duration::from_secs(60);
-/// Maximum number of attempts to remove a pod before the failure is reported in the status.
-const MAX_REMOVAL_ATTEMPTS: u32 = 4;
 
 /// Runs the worker of a catalog.
 pub(super) async fn run(catalog: Arc<FollowedCatalog>) {
@@ -51,7 +47,11 @@ pub(super) async fn run(catalog: Arc<FollowedCatalog>) {
         observed: CatalogObservation::default(),
         identity: None,
         has_pod: None,
+        pod_image: None,
         is_in_pod: false,
+        polls: watch::Sender::default(),
+        pod_watch: None,
+        handover: ServerBackoff::default(),
         withdrawal: None,
     };
     loop {
@@ -83,8 +83,16 @@ struct CatalogWorker {
     identity: Option<CatalogIdentity>,
     /// Whether the catalog has a registry pod; `None` if unknown.
     has_pod: Option<bool>,
+    /// Image of the registry pod of the former plan. The pod may be deleted while the plan changes.
+    pod_image: Option<String>,
     /// True if the catalog has to be served from a registry pod.
     is_in_pod: bool,
+    /// Polls of the image's tag, for the registry pod.
+    polls: watch::Sender<TagPoll>,
+    /// Keeps the objects of the registry pod watched until the pod is removed.
+    pod_watch: Option<Arc<DropGuard>>,
+    /// Back-off of the handover from a registry pod to the built-in server.
+    handover: ServerBackoff,
     /// Task that retries a failed withdrawal.
     withdrawal: Option<AbortOnDropHandle<()>>,
 }
@@ -126,9 +134,11 @@ impl CatalogWorker {
         let working = async {
             // A reconcile of the registry pod may still follow an outdated plan.
             self.catalog.pod.assign(None).await;
-            match plan {
-                Some(plan) => Box::pin(self.work(&source, plan)).await,
-                None => self.wait_for_facts(&source).await,
+            if let Some(plan) = plan {
+                Box::pin(self.work(&source, plan)).await;
+            } else {
+                let message = "waiting for the cluster values that the image template requires";
+                self.wait(&source, message, None).await;
             }
         };
         tokio::select! {
@@ -138,16 +148,15 @@ impl CatalogWorker {
         }
     }
 
-    /// Waits until the cluster facts are known. The status of the CatalogSource is left unchanged, because it may still be
-    /// valid.
-    async fn wait_for_facts(&self, source: &CatalogSource) {
+    /// Waits until the plan changes or the delay is over. The status of the CatalogSource is left unchanged, because it may
+    /// still be valid.
+    async fn wait(&self, source: &CatalogSource, message: &str, delay: Option<Duration>) {
         let (catalogs, identity) = (
             &self.shared.ctx.catalogs,
             CatalogIdentity::from_source(source),
         );
-        let message = "waiting for the cluster values that the image template requires";
         catalogs.change(|cache| cache.set_problem(&self.key, &identity, message.to_owned()));
-        sleep_or_forever(None).await;
+        sleep_or_forever(delay).await;
     }
 
     async fn work(&mut self, source: &Arc<CatalogSource>, plan: CatalogPlan) {
@@ -203,12 +212,7 @@ impl CatalogWorker {
                 self.serve_unresolved(source, &plan, unresolved).await;
             }
             CatalogLocation::Pending { why: message, left } => {
-                let (catalogs, identity) = (
-                    &self.shared.ctx.catalogs,
-                    CatalogIdentity::from_source(source),
-                );
-                catalogs.change(|cache| cache.set_problem(&self.key, &identity, message.clone()));
-                sleep_or_forever(Some(*left)).await;
+                self.wait(source, message, Some(*left)).await;
             }
             CatalogLocation::Address(address) => {
                 self.withdraw().await;
@@ -229,7 +233,8 @@ impl CatalogWorker {
                         });
                         self.report_connection(source, &plan, address, Connection::Failing);
                         let delay = self.backoff.next_delay(Instant::now());
-                        self.report_failure(source, &error, delay).await;
+                        self.report_failure(source, &error).await;
+                        sleep(delay).await;
                     }
                 }
             }
@@ -245,7 +250,7 @@ impl CatalogWorker {
         }
     }
 
-    /// Serves the content that was read, unless OLM serves it. An existing registry pod is removed afterwards.
+    /// Serves the content that was read, unless OLM serves it.
     async fn publish<F>(
         &mut self,
         source: &CatalogSource,
@@ -263,23 +268,7 @@ impl CatalogWorker {
             self.withdraw().await;
             return Ok(());
         };
-        match publisher.publish(source, digest, files).await {
-            Ok(_) => {
-                let removal = self
-                    .try_remove_pod(source, Some(MAX_REMOVAL_ATTEMPTS))
-                    .await;
-                removal.map_err(|error| {
-                    let problem = manifests::error::chain(&error);
-                    registry_server::Error::Rejected(format!(
-                        "failed to delete its registry pod after the handover: {problem}"
-                    ))
-                })
-            }
-            // The publisher retries failed writes. The error is returned only if a pod has to be removed after a successful
-            // write.
-            Err(registry_server::Error::Rejected(_)) if !self.may_have_pod(source).await => Ok(()),
-            Err(error) => Err(error),
-        }
+        publisher.publish(source, digest, files).await
     }
 
     /// Empties the EndpointSlice of a catalog that is not served, so that it does not point to a terminated pod.
@@ -326,22 +315,19 @@ impl CatalogWorker {
         &mut self,
         source: &CatalogSource,
         error: &(dyn std::error::Error + Sync),
-        delay: Duration,
     ) {
         let problem = manifests::error::chain(error);
         warn!(catalog = %self.key, error = problem, "failed to read catalog");
         self.report_problem(source, problem).await;
         self.unpublish().await;
-        sleep(delay).await;
     }
 }
 
 /// Stops serving a catalog from the built-in server, and retries until that succeeds.
 async fn withdraw(publisher: Arc<CatalogPublisher>, key: CatalogKey) {
-    let mut delay = Duration::from_secs(1);
+    let mut backoff = ServerBackoff::default();
     while !try_withdraw(&publisher, &key).await {
-        sleep(delay).await;
-        delay = (delay * 2).min(MAX_DELAY);
+        sleep(backoff.next_delay(Instant::now())).await;
     }
 }
 

@@ -16,8 +16,8 @@ use kube::{
 };
 use manifests::api::catalog_source::CatalogSource;
 use provisioner::controllers::catalog_source::registry_pod::{
-    Error, Options, PodEnvironment, PodServer, RegistryPodSpec, RegistryPodState, is_restricted,
-    plan::PodServingState, reconcile, remove,
+    Error, Options, PodEnvironment, PodServer, RegistryPodSpec, RegistryPodState, TagPoll,
+    is_restricted, plan::PodServingState, reconcile, remove,
 };
 use serde_json::{Value, json};
 
@@ -80,7 +80,8 @@ impl Scene {
         let (source, options) = (self.source().await, Options::default());
         let desired = desired(&source, &options);
         let (now, written) = (Timestamp::now(), &mut false);
-        reconcile(&self.client, &desired, &ENVIRONMENT, None, now, written).await
+        let poll = &TagPoll::Handled;
+        reconcile(&self.client, &desired, &ENVIRONMENT, poll, now, written).await
     }
 
     async fn reconcile(&self) -> RegistryPodState {

@@ -14,7 +14,7 @@ use manifests::api::labels;
 use tests::Registry;
 
 pub(super) use self::support::{BOTH, HERE, ONE, bundles, stage};
-use self::support::{THERE, grpc};
+use self::support::{THERE, apiserver_metric, grpc};
 use super::{
     images::{push_documents, push_tide},
     *,

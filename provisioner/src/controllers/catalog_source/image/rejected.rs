@@ -140,7 +140,6 @@ mod tests {
             serving(registry::StoreError::Damaged { path: path.clone(), problem: "its index lies outside the file" }.into()) => true;
             serving(registry::StoreError::TooLarge { most: 1 }.into()) => true;
             serving(registry::StoreError::File { action: "write", path, source: full() }.into()) => false;
-            registry_server::Error::Rejected("no".to_owned()).into() => false;
             registry_server::Error::ShuttingDown.into() => false;
             full().into() => false;
             Error::Cancelled => false;

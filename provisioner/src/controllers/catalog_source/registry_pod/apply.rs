@@ -65,6 +65,9 @@ pub enum Error {
         "couldn't ensure registry server - failed to determine whether the cluster is OpenShift"
     )]
     Cluster(#[source] kube::Error),
+    /// The reconcile was cancelled before its first write.
+    #[error("the reconcile was cancelled")]
+    Cancelled,
     /// The Pod Security Standard of the namespace cannot be read.
     #[error("error fetching defaultNamespace: {0}")]
     Namespace(#[source] kube::Error),
@@ -115,18 +118,36 @@ pub async fn is_restricted(client: &Client, namespace: &str) -> Result<bool, Err
         .is_some_and(|level| level == "restricted"))
 }
 
-/// Reason to check the tag of an image with an update pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TagCheck<'a> {
-    /// The registry did not report a digest, so only a node can resolve the tag.
-    Always,
-    /// The registry reports this digest. The check is skipped if a ready pod already has it.
-    For(&'a str),
+/// Last poll of an image's tag, with which the pods have to be compared.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum TagPoll {
+    /// All polls were handled.
+    #[default]
+    Handled,
+    /// The registry did not report a digest, so only a node can resolve the tag, in an update pod.
+    Failed,
+    /// The registry reported this digest. No update pod is needed if a ready pod already has it.
+    Digest(String),
 }
 
-/// Applies the objects of a catalog and the plan for its pods. `tag_check` is set if the tag of the image has to be
-/// checked. As long as no pod is ready, a Service that points to the catalog server is left unchanged. `has_written` is
-/// set to true if any object was created or repaired, even if a later step fails.
+// === impl TagPoll ===
+
+impl TagPoll {
+    /// Returns the delay until the pods are compared with this poll, if `left` is the rest of the poll interval, and `checked`
+    /// the digest of the last comparison. If all polls fail, a node resolves the tag once per interval. A failing read of the
+    /// image repeats its poll, but a failed update pod is replaced once per interval.
+    pub(super) fn due_in(&self, left: Duration, checked: Option<&str>) -> Option<Duration> {
+        match self {
+            Self::Handled => None,
+            Self::Digest(digest) if checked != Some(digest) => Some(Duration::ZERO),
+            Self::Digest(_) | Self::Failed => Some(left),
+        }
+    }
+}
+
+/// Applies the objects of a catalog and the plan for its pods. As long as no pod is ready, a Service that points to the
+/// catalog server is left unchanged. `has_written` is set to true if any object was created or repaired, even if a later
+/// step fails.
 ///
 /// # Errors
 /// Returns an error if the catalog cannot have a pod, or if the API server rejects a request.
@@ -134,7 +155,7 @@ pub async fn reconcile(
     client: &Client,
     desired: &RegistryPodSpec<'_>,
     environment: &PodEnvironment<'_>,
-    tag_check: Option<TagCheck<'_>>,
+    poll: &TagPoll,
     now: Timestamp,
     has_written: &mut bool,
 ) -> Result<RegistryPodState, Error> {
@@ -163,7 +184,7 @@ pub async fn reconcile(
     } = decide(
         &observed,
         &hash,
-        needs_update_pod(tag_check, &observed, &hash),
+        needs_update_pod(poll, &observed, &hash),
         now,
     );
     add_secrets(&mut pod, account.image_pull_secrets.unwrap_or_default());
@@ -191,14 +212,14 @@ pub async fn reconcile(
 }
 
 /// Reports whether an update pod is needed to resolve the tag.
-fn needs_update_pod(tag_check: Option<TagCheck<'_>>, pods: &[PodObservation], hash: &str) -> bool {
+fn needs_update_pod(poll: &TagPoll, pods: &[PodObservation], hash: &str) -> bool {
     let has = |pod: &PodObservation, digest: &str| {
         pod.is_ready && pod.hash == hash && pod.digest.as_deref() == Some(digest)
     };
-    match tag_check {
-        None => false,
-        Some(TagCheck::Always) => true,
-        Some(TagCheck::For(digest)) => !pods.iter().any(|pod| has(pod, digest)),
+    match poll {
+        TagPoll::Handled => false,
+        TagPoll::Failed => true,
+        TagPoll::Digest(digest) => !pods.iter().any(|pod| has(pod, digest)),
     }
 }
 
@@ -214,14 +235,6 @@ fn add_secrets(pod: &mut Pod, account_secrets: Vec<LocalObjectReference>) {
             secrets.push(secret);
         }
     }
-}
-
-/// Lists the pods of a catalog.
-pub(super) async fn pods(
-    client: &Client,
-    desired: &RegistryPodSpec<'_>,
-) -> Result<Vec<Pod>, Error> {
-    RegistryPodClient::new(client, desired).pods().await
 }
 
 /// Client for the pods of one catalog.
@@ -437,13 +450,29 @@ mod tests {
         };
         let (ready, starting) = (pod(true, "h", "a"), pod(false, "h", "b"));
         let all = [ready, starting, pod(true, "old", "c")];
-        assert_each!(|check, expected| needs_update_pod(check, &all, "h") => expected;
-            None => false;
-            Some(TagCheck::Always) => true;
-            Some(TagCheck::For("a")) => false;
-            Some(TagCheck::For("b")) => true;
-            Some(TagCheck::For("c")) => true;
-            Some(TagCheck::For("d")) => true;
+        let digest = |digest: &str| TagPoll::Digest(digest.to_owned());
+        assert_each!(|poll, expected| needs_update_pod(&poll, &all, "h") => expected;
+            TagPoll::Handled => false;
+            TagPoll::Failed => true;
+            digest("a") => false;
+            digest("b") => true;
+            digest("c") => true;
+            digest("d") => true;
+        );
+    }
+
+    #[test]
+    fn each_poll_is_handled_once_and_failed_ones_once_per_interval() {
+        let (over, rest) = (Duration::ZERO, Duration::from_secs(5));
+        let digest = || TagPoll::Digest("a".to_owned());
+        assert_each!(|poll, checked, left, expected| poll.due_in(left, checked) => expected;
+            TagPoll::Handled, None, over => None;
+            digest(), None, over => Some(over);
+            digest(), Some("b"), rest => Some(over);
+            digest(), Some("a"), rest => Some(rest);
+            digest(), Some("a"), over => Some(over);
+            TagPoll::Failed, None, over => Some(over);
+            TagPoll::Failed, None, rest => Some(rest);
         );
     }
 }

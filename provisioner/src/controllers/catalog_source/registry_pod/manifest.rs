@@ -393,7 +393,7 @@ fn container(desired: &RegistryPodSpec<'_>, options: &Options) -> Value {
     };
     let memory = options.memory_target.as_deref();
     // Only Go programs read this variable. The provisioner's binary keeps nothing but an index in memory.
-    let limit = memory.and_then(memory::bytes).map(memory::go_limit);
+    let limit = memory.and_then(memory::parse_bytes).map(memory::go_limit);
     let env: Vec<Value> = limit
         .map(|limit| json!({"name": "GOMEMLIMIT", "value": limit}))
         .into_iter()

@@ -71,7 +71,7 @@ impl Options {
         };
         let parsed = parsed.map_err(|error| invalid("", error.to_string()))?;
         if let Some(memory) = &parsed.memory_target
-            && memory::bytes(memory).is_none()
+            && memory::parse_bytes(memory).is_none()
         {
             let problem = format!("{memory:?} is not a quantity such as 100Mi");
             return Err(invalid(".memoryTarget", problem));

@@ -1,4 +1,4 @@
-//! Reconciler of one registry pod: reconciles its objects, and polls the tag of its image.
+//! Reconciler of one registry pod: reconciles its objects, and compares its image with polls of the tag.
 
 use std::{
     collections::BTreeMap,
@@ -16,13 +16,14 @@ use manifests::{
 };
 use serde_json::Value;
 use tokio::{sync::watch, time::timeout};
+use tokio_util::sync::CancellationToken;
 use tracing::warn;
-use unpacker::{Access, Source, image, source::Image};
+use unpacker::{image, source::Image};
 
 use super::{
     super::{CatalogKey, pull_secrets, server_backoff::ServerBackoff},
     Invalid, Options, PodEnvironment, PodServer, RegistryPodSpec,
-    apply::{Error, RegistryPodState, TagCheck, is_restricted, pods, reconcile},
+    apply::{Error, RegistryPodClient, RegistryPodState, TagPoll, is_restricted, reconcile},
     manifest::CONTAINER,
     plan::{PodObservation, PodPresence, PodServingState},
 };
@@ -39,8 +40,6 @@ const RESYNC_INTERVAL: Duration = Duration::from_secs(600);
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 /// Timeout for reading the labels from the registry.
 const LABEL_TIMEOUT: Duration = Duration::from_secs(30);
-/// Timeout for resolving a tag at the registry, before an update pod is used instead.
-const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Configuration of the registry pod of one catalog.
 #[derive(Debug)]
@@ -51,6 +50,8 @@ pub struct RegistryPodConfig {
     pub image: String,
     /// Poll interval of the image's tag.
     pub poll: Option<Duration>,
+    /// Polls of the tag.
+    pub polls: watch::Receiver<TagPoll>,
 }
 
 /// Reports whether a catalog gets a registry pod: it sets pod options, or all catalogs get one.
@@ -85,6 +86,10 @@ pub struct RegistryPodReconciler {
     labels_may_be_stale: bool,
     /// Problem with the image that the tag names, until a working one is found.
     image_problem: Option<String>,
+    /// Last poll that was not compared with the pods yet.
+    pending_poll: TagPoll,
+    /// Digest of the last poll that was compared with the pods.
+    checked: Option<String>,
     /// Time of the last check of the tag.
     last_check: Option<Timestamp>,
     /// Digest of the image that is being served.
@@ -109,6 +114,8 @@ impl RegistryPodReconciler {
             is_assumed: false,
             labels_may_be_stale: false,
             image_problem: None,
+            pending_poll: TagPoll::default(),
+            checked: None,
             last_check,
             digest: None,
             backoff: ServerBackoff::default(),
@@ -133,6 +140,14 @@ impl RegistryPodReconciler {
         }
     }
 
+    /// Stores the latest poll of the tag, if it is new.
+    fn update_poll(&mut self) {
+        let latest = self.config.polls.borrow_and_update();
+        if latest.has_changed() {
+            self.pending_poll = latest.clone();
+        }
+    }
+
     /// Returns the current time of the context.
     pub(super) fn now(&self) -> Timestamp {
         (self.ctx.now)()
@@ -143,14 +158,19 @@ impl RegistryPodReconciler {
         self.has_written
     }
 
-    /// Reconciles the objects of the pod, and checks the tag of the image if that is due.
+    /// Reconciles the objects of the pod, and checks the tag of the image if that is due. Cancellation ends the wait for the
+    /// registry, but not the writes. Otherwise, a pod could be created after the caller has listed the pods to remove.
     ///
     /// # Errors
-    /// Returns an error if the catalog cannot have a pod, if its image cannot be read, or if the API server rejects a
-    /// request.
-    pub async fn reconcile(&mut self) -> Result<RegistryPodState, Error> {
+    /// Returns an error if the catalog cannot have a pod, if its image cannot be read, if the API server rejects a request,
+    /// or if `cancel` is cancelled before the first write.
+    pub async fn reconcile(
+        &mut self,
+        cancel: &CancellationToken,
+    ) -> Result<RegistryPodState, Error> {
         self.has_written = false;
         self.take_annotations();
+        self.update_poll();
         let (ctx, source) = (self.ctx.clone(), Arc::clone(&self.source));
         let (field, pod) = pod_options(&source);
         let options = Options::read(field, pod)?;
@@ -162,33 +182,35 @@ impl RegistryPodReconciler {
             chooses_users: is_openshift.map_err(Error::Cluster)?.is_some(),
         };
         let now = self.now();
-        let is_due = self.is_due(now);
-        // One registry request can avoid an update pod.
+        let is_due = self.until_due(now) == Some(Duration::ZERO);
         let can_compare = is_due && self.digest.is_some();
-        let registry_digest = if can_compare {
-            self.resolve_tag().await
-        } else {
-            None
+        let is_same = match &self.pending_poll {
+            TagPoll::Digest(digest) => can_compare && self.digest.as_ref() == Some(digest),
+            TagPoll::Handled | TagPoll::Failed => false,
         };
-        let is_same = can_compare && registry_digest == self.digest;
         if options.extract_content.is_none() {
-            self.read_labels(&options, can_compare && !is_same).await?;
+            let reading = Box::pin(self.read_labels(&options, can_compare && !is_same));
+            cancel.run_until_cancelled(reading).await.transpose()?;
+        }
+        if cancel.is_cancelled() {
+            return Err(Error::Cancelled);
         }
         let content = match &self.catalog_dir {
             CatalogDir::Path(path) => PodServer::BuiltIn(path),
             CatalogDir::Unknown | CatalogDir::Unlabeled => PodServer::Entrypoint,
         };
         let desired = desired(&source, &self.config.image, &options, content);
-        let tag_check = registry_digest
-            .as_deref()
-            .map_or(TagCheck::Always, TagCheck::For);
-        let tag_check = (can_compare && !is_same).then_some(tag_check);
+        let poll = if can_compare && !is_same {
+            &self.pending_poll
+        } else {
+            &TagPoll::Handled
+        };
         let mut has_written = false;
         let result = reconcile(
             &ctx.client,
             &desired,
             &environment,
-            tag_check,
+            poll,
             now,
             &mut has_written,
         )
@@ -198,6 +220,10 @@ impl RegistryPodReconciler {
         pod_state.asked |= is_same;
         if pod_state.asked {
             self.last_check = Some(now);
+            if let TagPoll::Digest(digest) = &self.pending_poll {
+                self.checked = Some(digest.clone());
+                self.pending_poll = TagPoll::Handled;
+            }
         }
         if is_same {
             self.image_problem = None;
@@ -254,7 +280,8 @@ impl RegistryPodReconciler {
                 options,
                 PodServer::Entrypoint,
             );
-            let pods = pods(&self.ctx.client, &desired).await?;
+            let pods = RegistryPodClient::new(&self.ctx.client, &desired);
+            let pods = pods.pods().await?;
             let Some(catalog_dir) = place_in(&pods, &self.config.image) else {
                 return Err(error);
             };
@@ -271,27 +298,15 @@ impl RegistryPodReconciler {
         Ok(())
     }
 
-    async fn labeled_dir(&self) -> Result<CatalogDir, Error> {
-        Ok(place(&self.labels().await?)?)
-    }
-
-    fn is_due(&self, now: Timestamp) -> bool {
-        self.until_due(now)
-            .is_some_and(|remaining| remaining.is_zero())
-    }
-
-    /// Returns the time until the next check of the tag, or `None` if the tag is not polled.
+    /// Returns the time until the next check of the tag, or `None` if the tag is not polled or the next poll is awaited.
     fn until_due(&self, now: Timestamp) -> Option<Duration> {
-        // A pinned image cannot change.
-        let poll = self
-            .config
-            .poll
-            .filter(|_| !self.config.image.contains('@'))?;
+        let poll = self.config.poll?;
         let passed = self.last_check.map_or(poll, |asked| {
             // Clock skew: a check in the future counts as one that was made now.
             Duration::try_from(now.duration_since(asked)).unwrap_or_default()
         });
-        Some(poll.saturating_sub(passed))
+        let left = poll.saturating_sub(passed);
+        self.pending_poll.due_in(left, self.checked.as_deref())
     }
 
     /// Returns the delay until the next reconcile if no object changes.
@@ -308,7 +323,8 @@ impl RegistryPodReconciler {
         all.into_iter().flatten().min().unwrap_or(RESYNC_INTERVAL)
     }
 
-    async fn access(&self) -> Result<(Image, Access), Error> {
+    /// Returns the location of the catalog that the labels of the image name.
+    async fn labeled_dir(&self) -> Result<CatalogDir, Error> {
         let reference: Reference =
             self.config
                 .image
@@ -319,33 +335,16 @@ impl RegistryPodReconciler {
                 })?;
         let access = pull_secrets::load(&self.ctx, &self.key(), &self.source).await;
         let access = access.map_err(|error| Error::Image(Box::new(error)))?;
-        let platform = None;
-        Ok((
-            Image {
-                reference,
-                platform,
-            },
-            access,
-        ))
-    }
-
-    async fn labels(&self) -> Result<BTreeMap<String, String>, Error> {
-        let (image, access) = self.access().await?;
+        let image = Image {
+            reference,
+            platform: None,
+        };
         let request = Box::pin(image::labels(&image, &access));
         let labels = timeout(LABEL_TIMEOUT, request).await;
         let labels = labels.map_err(|error| Error::Image(Box::new(error)))?;
-        labels.map_err(|error| Error::Image(Box::new(error)))
-    }
-
-    /// Returns the digest that the tag currently names, or `None` if the registry does not report it.
-    async fn resolve_tag(&self) -> Option<String> {
-        let (image, access) = self.access().await.ok()?;
-        let source = Source::Image(image);
-        let resolving = Box::pin(unpacker::resolve(&source, &access));
-        match timeout(RESOLVE_TIMEOUT, resolving).await {
-            Ok(Ok(Source::Image(pinned))) => pinned.reference.digest().map(str::to_owned),
-            _ => None,
-        }
+        Ok(place(
+            &labels.map_err(|error| Error::Image(Box::new(error)))?,
+        )?)
     }
 }
 
@@ -374,8 +373,8 @@ fn last_asked(source: &CatalogSource, now: Timestamp) -> Option<Timestamp> {
 
 /// Returns the location of the catalog in the existing pods of an image. A ready pod takes precedence.
 fn place_in(pods: &[Pod], image: &str) -> Option<CatalogDir> {
-    containers(pods).find_map(|container| {
-        if container.image.as_deref() != Some(image) {
+    containers(pods).find_map(|(is_present, container)| {
+        if !is_present || container.image.as_deref() != Some(image) {
             return None;
         }
         if container.command.is_none() {
@@ -386,7 +385,8 @@ fn place_in(pods: &[Pod], image: &str) -> Option<CatalogDir> {
     })
 }
 
-/// Returns the image of the existing pod of a catalog, or `None` if it has no pod. A ready pod takes precedence.
+/// Returns the image of the existing pod of a catalog, or `None` if it has no pod. A ready pod takes precedence, and a
+/// terminating one is used if the catalog has no other.
 ///
 /// # Errors
 /// Returns an error if the API server rejects a request.
@@ -396,21 +396,25 @@ pub async fn served_image(
 ) -> Result<Option<String>, Error> {
     let options = Options::default();
     let desired = desired(source, "", &options, PodServer::Entrypoint);
-    let pods = pods(client, &desired).await?;
-    let image = containers(&pods).find_map(|container| container.image.clone());
-    Ok(image)
+    let pods = RegistryPodClient::new(client, &desired).pods().await?;
+    Ok(image_of(&pods))
 }
 
-/// Returns the containers that serve the catalog in pods that are not terminating, those of ready pods first.
-fn containers(pods: &[Pod]) -> impl Iterator<Item = &Container> {
+fn image_of(pods: &[Pod]) -> Option<String> {
+    containers(pods).find_map(|(_, container)| container.image.clone())
+}
+
+/// Returns the containers that serve the catalog, each with whether its pod is present: neither terminating nor lost. Present
+/// pods come first, ready ones before others.
+fn containers(pods: &[Pod]) -> impl Iterator<Item = (bool, &Container)> {
     let observed = pods.iter().map(|pod| (PodObservation::from_pod(pod), pod));
-    let mut present: Vec<_> = observed
-        .filter(|(pod, _)| pod.presence == PodPresence::Present)
-        .collect();
-    present.sort_by_key(|(pod, _)| (!pod.is_ready, pod.since));
-    present.into_iter().filter_map(|(_, pod)| {
+    let mut observed: Vec<_> = observed.collect();
+    let is_present = |pod: &PodObservation| pod.presence == PodPresence::Present;
+    observed.sort_by_key(|(pod, _)| (!is_present(pod), !pod.is_ready, pod.since));
+    observed.into_iter().filter_map(move |(observed, pod)| {
         let mut containers = pod.spec.as_ref()?.containers.iter();
-        containers.find(|container| container.name == CONTAINER)
+        let container = containers.find(|container| container.name == CONTAINER)?;
+        Some((is_present(&observed), container))
     })
 }
 

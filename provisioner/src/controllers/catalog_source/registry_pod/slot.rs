@@ -23,7 +23,7 @@ pub(in crate::controllers::catalog_source) struct PodReport {
 #[derive(Default)]
 pub(in crate::controllers::catalog_source) struct RegistryPodSlot {
     reconciler: tokio::sync::Mutex<Option<RegistryPodReconciler>>,
-    /// Cancels the running reconcile.
+    /// Cancels the running reconcile, until its first write.
     cancel: Mutex<CancellationToken>,
     /// Cancels all reconciles after the catalog was removed.
     closed: CancellationToken,
@@ -83,16 +83,11 @@ impl RegistryPodSlot {
         &self,
         reconciler: Option<RegistryPodReconciler>,
     ) {
-        self.cancel();
+        self.cancel.lock().cancel();
         let mut slot = self.reconciler.lock().await;
         *slot = reconciler;
         *self.cancel.lock() = self.closed.child_token();
         *self.schedule.lock() = PodSchedule::default();
-    }
-
-    /// Cancels the running reconcile.
-    fn cancel(&self) {
-        self.cancel.lock().cancel();
     }
 
     /// Cancels the running reconcile and all later ones.
@@ -143,9 +138,10 @@ impl RegistryPodSlot {
         }
         self.schedule.lock().next_at = None;
         let cancel = self.cancel.lock().clone();
-        let result = cancel
-            .run_until_cancelled(Box::pin(reconciler.reconcile()))
-            .await?;
+        let result = Box::pin(reconciler.reconcile(&cancel)).await;
+        if cancel.is_cancelled() {
+            return None;
+        }
         let delay = reconciler.next_delay(&result);
         let now = Instant::now();
         let (delay, last_check) = {

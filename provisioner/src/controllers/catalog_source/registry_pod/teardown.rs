@@ -139,19 +139,6 @@ where
 }
 
 /// Reports whether a catalog has registry pods or a Service of such pods.
-///
-/// # Errors
-/// Returns an error if the API server rejects a request.
-pub async fn exist(client: &Client, source: &CatalogSource) -> Result<bool, Error> {
-    let options = Options::default();
-    let (desired, around) = name_inputs(source, &options);
-    // Such a catalog cannot have had a registry pod.
-    let Ok(RegistryPodObjects { service, .. }) = objects(&desired, &around) else {
-        return Ok(false);
-    };
-    has_any(client, &desired, &service).await
-}
-
 async fn has_any(
     client: &Client,
     desired: &RegistryPodSpec<'_>,
@@ -177,8 +164,19 @@ async fn remove_if_exists(
     client: &Client,
     source: &CatalogSource,
 ) -> Result<Option<Service>, Error> {
-    let options = Options::default();
-    let (desired, around) = name_inputs(source, &options);
+    // The names of the objects do not depend on the content of the pod.
+    let desired = RegistryPodSpec {
+        source,
+        image: "",
+        options: &Options::default(),
+        content: PodServer::Entrypoint,
+    };
+    let around = PodEnvironment {
+        program: "",
+        is_restricted: false,
+        chooses_users: false,
+    };
+    // A catalog without valid names cannot have had a registry pod.
     let Ok(RegistryPodObjects { service, .. }) = objects(&desired, &around) else {
         return Ok(None);
     };
@@ -187,25 +185,6 @@ async fn remove_if_exists(
     }
     remove(client, &desired, &around).await?;
     Ok(Some(service))
-}
-
-/// Returns inputs that yield the right object names. The content of the pod is irrelevant.
-fn name_inputs<'a>(
-    source: &'a CatalogSource,
-    options: &'a Options,
-) -> (RegistryPodSpec<'a>, PodEnvironment<'a>) {
-    let desired = RegistryPodSpec {
-        source,
-        image: "",
-        options,
-        content: PodServer::Entrypoint,
-    };
-    let around = PodEnvironment {
-        program: "",
-        is_restricted: false,
-        chooses_users: false,
-    };
-    (desired, around)
 }
 
 /// Deletes an object if it was created by the provisioner for the same owner.

@@ -13,7 +13,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt as _,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    api::{Patch, PatchParams},
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -24,6 +24,7 @@ use super::{
     objects::{EndpointSpec, MANAGER, ObjectState, has_stale_endpoints, is_ours, slice_name},
 };
 use crate::controllers::catalog_source::CatalogKey;
+use apply::delete_params;
 
 /// Timeout of one request to the API server.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -172,10 +173,7 @@ pub(super) async fn remove_endpoints(
     // The resource version makes the patch fail if another client has changed the endpoints in the meantime.
     let version = live.resource_version();
     let patch = json!({"metadata": {"resourceVersion": version}, "endpoints": []});
-    let params = PatchParams {
-        field_manager: Some(MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = PatchParams::apply(MANAGER);
     let patch = Patch::Merge(&patch);
     match slices
         .send("write", &name, slices.api.patch(&name, &params, &patch))
@@ -248,13 +246,7 @@ where
         if !is_ours(&object, &key.name) || object.meta().deletion_timestamp.is_some() {
             return Ok(());
         }
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: object.uid(),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
+        let params = delete_params::for_uid(object.uid());
         match self
             .send("delete", name, self.api.delete(name, &params))
             .await

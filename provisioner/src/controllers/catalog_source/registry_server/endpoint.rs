@@ -3,11 +3,13 @@
 
 use std::{
     net::SocketAddr,
-    sync::atomic::{AtomicU16, AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicU16, AtomicU64},
+    },
     time::{Duration, Instant},
 };
 
-use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::ObjectReference,
     apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
@@ -16,8 +18,8 @@ use kube::runtime::events::EventType;
 use manifests::api::catalog_source::RegistryService;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch::Sender;
+use tokio_util::sync::DropGuard;
 use tracing::{info, warn};
-use unpacker::Digest;
 
 use super::{
     CatalogListener, Error, ServedCatalog, ServingState, Shared,
@@ -43,6 +45,8 @@ pub(super) struct CatalogEndpoint {
     schedule: Mutex<EndpointSchedule>,
     /// Number of the last change of `published` that was reconciled, even if that failed.
     pub(super) settled_change: Sender<u64>,
+    /// Keeps the objects of the namespace watched.
+    _watch: Arc<DropGuard>,
 }
 
 /// Content published at an endpoint.
@@ -50,8 +54,6 @@ pub(super) struct CatalogEndpoint {
 pub(super) struct PublishedCatalog {
     pub(super) listener: Option<CatalogListener>,
     pub(super) owner: Option<(OwnerReference, ObjectReference)>,
-    pub(super) digest: Option<Digest>,
-    pub(super) since: Option<Timestamp>,
     /// Problem with the content that was offered last, until newer content is offered. A successful reconcile of the
     /// objects does not clear the problem.
     pub(super) rejection: Option<String>,
@@ -103,12 +105,7 @@ impl Shared {
                     info!(catalog = %endpoint.key, "repaired catalog Service or EndpointSlice");
                     self.metrics.repaired(repaired);
                 }
-                let registered = published
-                    .digest
-                    .zip(published.since)
-                    .map(|(digest, since)| {
-                        endpoint.served_catalog(&declared, applied.created.clone(), digest, since)
-                    });
+                let registered = Some(endpoint.served_catalog(&declared, applied.created.clone()));
                 *endpoint.lock_applied() = Some(applied);
                 let state = ServingState {
                     registered,
@@ -264,7 +261,7 @@ impl EndpointSchedule {
 // === impl CatalogEndpoint ===
 
 impl CatalogEndpoint {
-    pub(super) fn new(key: CatalogKey) -> Self {
+    pub(super) fn new(key: CatalogKey, watch: Arc<DropGuard>) -> Self {
         Self {
             key,
             owner_id: AtomicU64::default(),
@@ -274,16 +271,11 @@ impl CatalogEndpoint {
             applied: Mutex::default(),
             schedule: Mutex::default(),
             settled_change: Sender::default(),
+            _watch: watch,
         }
     }
 
-    fn served_catalog(
-        &self,
-        declared: &EndpointSpec,
-        created_at: Option<Time>,
-        digest: Digest,
-        since: Timestamp,
-    ) -> ServedCatalog {
+    fn served_catalog(&self, declared: &EndpointSpec, created_at: Option<Time>) -> ServedCatalog {
         ServedCatalog {
             service: RegistryService {
                 protocol: Some("grpc".to_owned()),
@@ -293,8 +285,6 @@ impl CatalogEndpoint {
                 created_at,
             },
             address: objects::address(&self.key),
-            digest,
-            since,
         }
     }
 

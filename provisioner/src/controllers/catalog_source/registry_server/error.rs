@@ -132,9 +132,6 @@ pub enum Error {
         /// Kind, namespace and name of the object.
         object: String,
     },
-    /// Problem reported for the last attempt to serve the catalog.
-    #[error("{0}")]
-    Rejected(String),
     /// The process is shutting down.
     #[error("the provisioner is shutting down")]
     ShuttingDown,

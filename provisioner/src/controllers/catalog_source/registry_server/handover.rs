@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use crate::controllers::catalog_source::CatalogKey;
-use apply::backoff::patient;
+use apply::{api_error, backoff::patient};
 
 /// Maximum time to wait for the EndpointSlice controllers of Kubernetes.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -44,21 +44,11 @@ where
                     return;
                 }
             }
-            Err(error) if is_forbidden(&error) => return,
+            // Missing permissions are permanent.
+            Err(error) if matches!(api_error::code(&error), Some(401 | 403)) => return,
             Err(error) => debug!(%error, "watch of the EndpointSlices of a catalog failed"),
         }
     }
-}
-
-/// Reports whether an error is permanent because of missing permissions.
-fn is_forbidden(error: &watcher::Error) -> bool {
-    let (watcher::Error::InitialListFailed(kube::Error::Api(status))
-    | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-    | watcher::Error::WatchFailed(kube::Error::Api(status))) = error
-    else {
-        return false;
-    };
-    matches!(status.code, 401 | 403)
 }
 
 /// Observed EndpointSlices, and whether each has endpoints.

@@ -16,20 +16,12 @@ use tracing::info;
 use unpacker::Digest;
 
 use super::{
-    CatalogEndpoint, CatalogKey, CatalogListener, Error, RegistryServer, ServedCatalog,
-    ServingState, apply, handover, objects,
+    CatalogEndpoint, CatalogKey, CatalogListener, Error, RegistryServer, ServingState, apply,
+    handover, objects,
 };
 
 /// Time for which a catalog is still served after its endpoint was removed. Each node learns of the removal independently.
 const DRAIN_DELAY: Duration = Duration::from_secs(2);
-
-/// Result of a change to an endpoint.
-struct EndpointChange {
-    /// Number of changes so far.
-    number: u64,
-    /// True if this call changed anything.
-    is_new: bool,
-}
 
 /// Publisher of one followed catalog. Dropping it stops serving the catalog. The objects are garbage-collected with the
 /// CatalogSource.
@@ -49,16 +41,17 @@ impl CatalogPublisher {
     /// Serves the content that was read, in place of the content served before. `files` is called only if no other catalog
     /// serves the same content. Does nothing if nothing has changed.
     ///
-    /// Failed writes of the Service and the EndpointSlice are retried by reconciles.
+    /// Returns after the first reconcile of the Service and the EndpointSlice. Failed writes are retried by reconciles, and
+    /// [`is_reachable`](Self::is_reachable) reports their success.
     ///
     /// # Errors
-    /// Returns an error if the catalog cannot be served, or if clients cannot reach it.
+    /// Returns an error if the content cannot be served.
     pub async fn publish<F>(
         &self,
         source: &CatalogSource,
         digest: Digest,
         files: F,
-    ) -> Result<ServedCatalog, Error>
+    ) -> Result<(), Error>
     where
         F: FnOnce() -> Result<Box<dyn FileSource + Send>, Error> + Send + 'static,
     {
@@ -66,24 +59,10 @@ impl CatalogPublisher {
         self.is_withdrawn.store(false, Ordering::Relaxed);
         self.is_detached.store(false, Ordering::Relaxed);
         match self.serve(&endpoint, source, digest, files).await {
-            Ok(changes) => {
-                if changes.is_new {
-                    endpoint.mark_due();
-                    self.serving.shared.triggers.add(&self.key);
-                }
+            Ok(change) => {
                 let mut settled_change = endpoint.settled_change.subscribe();
-                let waited = settled_change
-                    .wait_for(|number| *number >= changes.number)
-                    .await;
-                waited.map_err(|_| Error::ShuttingDown)?;
-                let ServingState {
-                    registered,
-                    trouble,
-                } = endpoint.state().clone();
-                match (registered, trouble) {
-                    (Some(registered), None) => Ok(registered),
-                    (_, trouble) => Err(Error::Rejected(trouble.unwrap_or_default())),
-                }
+                let waited = settled_change.wait_for(|number| *number >= change).await;
+                waited.map(drop).map_err(|_| Error::ShuttingDown)
             }
             Err(error) => {
                 self.reject(&endpoint, source, &error).await;
@@ -113,6 +92,12 @@ impl CatalogPublisher {
         let endpoints = self.serving.shared.endpoints();
         let endpoint = endpoints.get(&self.key);
         endpoint.is_some_and(|endpoint| endpoint.port.load(Ordering::Relaxed) != 0)
+    }
+
+    /// Reports whether the published content is served without a problem.
+    pub fn is_reachable(&self) -> bool {
+        let state = self.serving.state(&self.key);
+        state.is_some_and(|state| state.registered.is_some() && state.trouble.is_none())
     }
 
     /// Empties the EndpointSlice of a catalog without content, so that it does not point to the address of an earlier
@@ -206,13 +191,14 @@ impl CatalogPublisher {
             .await;
     }
 
+    /// Serves the content at the endpoint. Returns the number of the last change of the endpoint.
     async fn serve<F>(
         &self,
         endpoint: &CatalogEndpoint,
         source: &CatalogSource,
         digest: Digest,
         files: F,
-    ) -> Result<EndpointChange, Error>
+    ) -> Result<u64, Error>
     where
         F: FnOnce() -> Result<Box<dyn FileSource + Send>, Error> + Send + 'static,
     {
@@ -262,16 +248,13 @@ impl CatalogPublisher {
             *endpoint.state() == ServingState::default() || endpoint.state().trouble.is_some();
         if is_new {
             published.owner = Some((owner, source.object_ref(&())));
-            published.digest = Some(digest);
-            published.since = Some((shared.now)());
             published.changes += 1;
+            endpoint.mark_due();
+            shared.triggers.add(key);
         }
         // The lock is still held: no other task has seen the new content with the old rejection.
         published.rejection = None;
-        Ok(EndpointChange {
-            number: published.changes,
-            is_new,
-        })
+        Ok(published.changes)
     }
 }
 

@@ -112,8 +112,6 @@ fn status_of_a_served_catalog_reports_its_serving_state() {
     let registered = ServedCatalog {
         service: served(Connection::Ready).service.unwrap(),
         address: "mine.catalogs.svc:50051".to_owned(),
-        digest: unpacker::Digest::sha256(b"a"),
-        since: late(),
     };
     let state = |is_registered: bool, serving_problem: Option<&str>| ServingState {
         registered: is_registered.then(|| registered.clone()),

@@ -70,9 +70,16 @@ impl CatalogWorker {
         let client = self.shared.ctx.client.clone();
         let api: Api<ConfigMap> = Api::namespaced(client, &self.key.namespace);
         let (mut events, mut outage) = (watch(&api, name), WatchOutage::default());
-        let mut exists = false;
+        let (mut exists, mut retry) = (false, None);
         loop {
-            let loaded = match events.next().await {
+            let event = tokio::select! {
+                event = events.next() => event,
+                () = sleep_or_forever(retry) => {
+                    retry = self.hand_over(source, plan).await;
+                    continue;
+                }
+            };
+            let loaded = match event {
                 Some(Ok(Event::Init)) => {
                     exists = false;
                     continue;
@@ -112,7 +119,10 @@ impl CatalogWorker {
                 Err(error) => Err(error),
             };
             match result {
-                Ok(()) => self.backoff.reset(),
+                Ok(()) => {
+                    self.backoff.reset();
+                    retry = Some(Duration::ZERO);
+                }
                 Err(error @ Error::Serving(_)) => {
                     return self.handle_error(source, plan, &error, true).await;
                 }
@@ -134,16 +144,13 @@ impl CatalogWorker {
             Error::Serving(_) => Problem::of_server(&problem),
             _ => Problem {
                 reason: Reason::ConfigMap,
-                message: problem.clone(),
+                message: problem,
             },
         });
         self.report(source, plan);
-        warn!(catalog = %self.key, error = problem, "failed to read catalog");
-        self.report_problem(source, problem).await;
-        self.unpublish().await;
+        self.report_failure(source, error).await;
         if retries {
-            let delay = self.backoff.next_delay(Instant::now());
-            sleep_or_forever(Some(delay)).await;
+            sleep(self.backoff.next_delay(Instant::now())).await;
         }
     }
 

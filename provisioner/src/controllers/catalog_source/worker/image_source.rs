@@ -58,7 +58,8 @@ impl CatalogWorker {
         let message = format!("{}{}", unresolved.why, self.architectures());
         self.report_problem(source, message).await;
         self.unpublish().await;
-        sleep_or_forever(delay).await;
+        let retry = self.hand_over(source, plan).await;
+        sleep_or_forever([delay, retry].into_iter().flatten().min()).await;
     }
 
     /// Reads an image and waits until the next poll.
@@ -99,7 +100,11 @@ impl CatalogWorker {
             self.observed.problem = Some(Problem::of_server(&manifests::error::chain(&error)));
             self.report(source, plan);
             let delay = self.retry_delay(&error, poll);
-            return self.report_failure(source, &error, delay).await;
+            self.report_failure(source, &error).await;
+            // The content of an earlier poll may be served.
+            return self
+                .hand_over_for(source, plan, Some(delay), Instant::now())
+                .await;
         }
         self.backoff.reset();
         let retained = plan
@@ -115,18 +120,38 @@ impl CatalogWorker {
             conditions: std::mem::take(&mut self.observed.conditions),
         };
         self.report(source, plan);
-        let Some(poll) = poll else {
-            return sleep_or_forever(None).await;
-        };
+        self.wait_for_poll(source, plan, poll, started).await;
+    }
+
+    /// Waits until the next poll of the image. `polled_at` is the time of the last poll.
+    pub(super) async fn wait_for_poll(
+        &mut self,
+        source: &Arc<CatalogSource>,
+        plan: &CatalogPlan,
+        poll: Option<&PollInterval>,
+        polled_at: Instant,
+    ) {
         // Jitter keeps catalogs that started together from being polled together.
         let is_first = !std::mem::replace(&mut self.was_polled, true);
-        let period = poll::poll_delay(poll.period, is_first, fastrand::f64());
+        let period = poll.map(|poll| poll::poll_delay(poll.period, is_first, fastrand::f64()));
+        self.hand_over_for(source, plan, period, polled_at).await;
+    }
+
+    /// Completes the handover from a registry pod, and waits for the rest of a period that started at `since`.
+    async fn hand_over_for(
+        &mut self,
+        source: &Arc<CatalogSource>,
+        plan: &CatalogPlan,
+        period: Option<Duration>,
+        since: Instant,
+    ) {
         loop {
-            let remaining = poll::next_sleep(period, started.elapsed());
-            if remaining.is_zero() {
+            let retry = self.hand_over(source, plan).await;
+            let left = period.map(|period| poll::next_sleep(period, since.elapsed()));
+            if left == Some(Duration::ZERO) {
                 return;
             }
-            sleep_or_forever(Some(remaining)).await;
+            sleep_or_forever([retry, left].into_iter().flatten().min()).await;
         }
     }
 
@@ -157,18 +182,18 @@ impl CatalogWorker {
             publisher.has_room(source).await?;
         }
         let mut registry_digest = None;
-        if self.rejected.is_some() || self.backoff.record_failure() {
-            let (ctx, slots) = (&self.shared.ctx, &self.shared.registry_slots);
-            let digest = image::registry_digest(ctx, slots, (&self.key, source), reference);
-            registry_digest = Box::pin(digest).await;
-            let rejection = self.rejected.as_ref().zip(registry_digest.as_deref());
-            if let Some(error) = rejection.and_then(|(rejected, registry_digest)| {
-                rejected.same_error(registry_digest, is_served)
-            }) {
-                return Err(error);
-            }
+        if self.rejected.is_some() || self.backoff.failures() > 0 {
+            registry_digest = self.registry_digest(source, reference).await;
         }
-        let result = self.pull(source, reference, &mut registry_digest).await;
+        let rejected = self.rejected.as_ref().zip(registry_digest.as_deref());
+        let same_error = rejected.and_then(|(rejected, registry_digest)| {
+            rejected.same_error(registry_digest, is_served)
+        });
+        let result = match same_error {
+            Some(error) => Err(error),
+            None => self.pull(source, reference, &mut registry_digest).await,
+        };
+        self.pass_poll_to_pod(registry_digest.clone());
         match &result {
             Ok(_) => self.rejected = None,
             Err(error) => {
@@ -177,6 +202,17 @@ impl CatalogWorker {
             }
         }
         result
+    }
+
+    /// Returns the digest that the registry has for an image, or `None` if it does not report one.
+    pub(super) async fn registry_digest(
+        &self,
+        source: &CatalogSource,
+        reference: &str,
+    ) -> Option<String> {
+        let (ctx, slots) = (&self.shared.ctx, &self.shared.registry_slots);
+        let digest = image::registry_digest(ctx, slots, (&self.key, source), reference);
+        Box::pin(digest).await
     }
 
     /// Pulls, reads and publishes the image regardless of earlier results. Sets `registry_digest` to the digest in the

@@ -1,25 +1,33 @@
 //! Catalogs that are served from a registry pod.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use kube::runtime::events::EventType;
 use manifests::api::catalog_source::{CatalogSource, Origin, RegistryService};
 use tokio::{sync::watch, time::sleep};
 use tracing::warn;
 
-use super::{CatalogWorker, MAX_DELAY, try_withdraw, withdraw};
+use super::{CatalogWorker, try_withdraw, withdraw};
 use crate::controllers::catalog_source::{
     image,
     locate::CatalogPlan,
     poll::PollInterval,
     registry_pod::{
-        self, PodReport, RegistryPodConfig, RegistryPodReconciler, RegistryPodState,
+        self, PodReport, RegistryPodConfig, RegistryPodReconciler, RegistryPodState, TagPoll,
         plan::PodServingState,
     },
     registry_server::CatalogPublisher,
+    server_backoff::ServerBackoff,
     status::{CatalogObservation, Connection, Problem, Served},
     template_resolution::UnresolvedImage,
 };
+
+/// Maximum number of consecutive failed removals of a registry pod that the status does not report.
+const MAX_UNREPORTED_FAILURES: u32 = 3;
 
 /// Source of the content that is read for platform operators while a registry pod serves the catalog.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +53,8 @@ impl CatalogWorker {
         }
     }
 
-    /// Reconciles the registry pod, and reads the image if platform operators choose from the catalog.
+    /// Reconciles the registry pod, and polls the tag of the image. Reads the image, too, if platform operators choose from
+    /// the catalog.
     pub(super) async fn serve_from_pod(
         &mut self,
         source: &Arc<CatalogSource>,
@@ -68,15 +77,19 @@ impl CatalogWorker {
             try_withdraw(publisher, &self.key).await;
         }
         self.has_pod = Some(true);
+        self.pod_image = Some(reference.to_owned());
+        self.pod_watch = Some(self.shared.pod_namespaces.watch(&self.key.namespace));
+        // The pod is not compared with polls of another image.
+        self.polls.send_replace(TagPoll::Handled);
         let pod = RegistryPodConfig {
             source: self.source.clone(),
             image: reference.to_owned(),
             poll: poll.map(|poll| poll.period),
+            polls: self.polls.subscribe(),
         };
         let catalog = Arc::clone(&self.catalog);
         let pod = RegistryPodReconciler::new(self.shared.ctx.clone(), pod);
         catalog.pod.assign(Some(pod)).await;
-        self.shared.pod_namespaces.add(&self.key.namespace);
         self.shared.triggers.add(&self.key);
         let taking_over = async {
             if let Some(publisher) = &catalog.publisher {
@@ -111,6 +124,14 @@ impl CatalogWorker {
                     .await;
             }
             self.report(source, plan);
+            if poll.is_some() {
+                loop {
+                    let polled_at = Instant::now();
+                    let digest = self.registry_digest(source, reference).await;
+                    self.pass_poll_to_pod(digest);
+                    self.wait_for_poll(source, plan, poll, polled_at).await;
+                }
+            }
             std::future::pending().await
         };
         let never: Infallible = tokio::select! {
@@ -129,7 +150,10 @@ impl CatalogWorker {
         unresolved: &UnresolvedImage,
     ) {
         let last = match &unresolved.last {
-            None if self.is_in_pod => self.image_of_pod(source).await,
+            // A pod that this process has removed is not created again.
+            None if self.is_in_pod && self.has_pod != Some(false) => {
+                self.image_of_pod(source).await.or(self.pod_image.clone())
+            }
             last => last.clone(),
         };
         match last {
@@ -146,22 +170,28 @@ impl CatalogWorker {
         }
     }
 
-    /// Reports whether a registry pod may exist that has to be removed.
-    pub(super) async fn may_have_pod(&mut self, source: &CatalogSource) -> bool {
-        if self.has_pod.is_none() {
-            match Box::pin(registry_pod::exist(&self.shared.ctx.client, source)).await {
-                Ok(exists) => self.has_pod = Some(exists),
-                Err(error) if error.is_forbidden() => self.has_pod = Some(false),
-                Err(_) => {} // unknown
-            }
+    /// Passes the digest from a poll of the tag to the registry pod, or `None` if the registry did not report one.
+    pub(super) fn pass_poll_to_pod(&self, digest: Option<String>) {
+        if !self.is_in_pod {
+            return;
         }
-        self.has_pod != Some(false)
+        let poll = digest.map_or(TagPoll::Failed, TagPoll::Digest);
+        let is_new = self.polls.send_if_modified(|last| {
+            // Failed polls are retried often, so only the first one triggers the pod.
+            let is_new = poll != TagPoll::Failed || *last != poll;
+            *last = poll;
+            is_new
+        });
+        if is_new {
+            self.catalog.pod.mark_due();
+            self.shared.triggers.add(&self.key);
+        }
     }
 
     /// Returns the image of the existing registry pod, or `None` if the catalog has no pod or reading pods is forbidden.
     /// Retries other failures.
     async fn image_of_pod(&self, source: &CatalogSource) -> Option<String> {
-        let mut delay = Duration::from_secs(1);
+        let mut backoff = ServerBackoff::default();
         loop {
             let image = registry_pod::served_image(&self.shared.ctx.client, source);
             let error = match Box::pin(image).await {
@@ -170,65 +200,91 @@ impl CatalogWorker {
                 Err(error) => manifests::error::chain(&error),
             };
             warn!(catalog = %self.key, error, "failed to read the registry pod of a catalog; retrying");
-            sleep(delay).await;
-            delay = (delay * 2).min(MAX_DELAY);
+            sleep(backoff.next_delay(Instant::now())).await;
         }
     }
 
     /// Removes the registry pod of a catalog that must not have one, and retries until that succeeds. Checks for a pod
     /// after a restart.
     pub(super) async fn remove_pod(&mut self, source: &CatalogSource) {
-        // Each failure is logged.
-        drop(self.try_remove_pod(source, None).await);
+        let mut backoff = ServerBackoff::default();
+        while self.try_remove_pod(source).await.is_err() {
+            sleep(backoff.next_delay(Instant::now())).await;
+        }
     }
 
-    /// Removes the registry pod with at most this number of attempts.
+    /// Removes a former registry pod once clients reach the built-in server. Returns the delay until the next attempt, or
+    /// `None` if no handover is pending. Errors of the API server do not affect the polls of the image.
+    pub(super) async fn hand_over(
+        &mut self,
+        source: &Arc<CatalogSource>,
+        plan: &CatalogPlan,
+    ) -> Option<Duration> {
+        let publisher = self.publisher.as_ref();
+        let publisher = publisher.filter(|publisher| publisher.serves())?;
+        if self.is_in_pod || self.has_pod == Some(false) {
+            return None;
+        }
+        if publisher.is_reachable() {
+            let error = self.try_remove_pod(source).await.err();
+            if self.handover.failures() >= MAX_UNREPORTED_FAILURES {
+                let problem_of_read = self.observed.problem.clone();
+                if let Some(error) = &error {
+                    let problem = manifests::error::chain(error);
+                    self.observed.add_server_problem(&format!(
+                        "failed to delete the registry pod of the catalog after the handover: {problem}"
+                    ));
+                }
+                self.report(source, plan);
+                self.observed.problem = problem_of_read;
+            }
+            if error.is_none() {
+                self.handover.reset();
+                return None;
+            }
+        }
+        Some(self.handover.next_delay(Instant::now()))
+    }
+
+    /// Removes the registry pod.
     ///
     /// # Errors
-    /// Returns an error if the pod could not be removed.
-    pub(super) async fn try_remove_pod(
-        &mut self,
-        source: &CatalogSource,
-        max_attempts: Option<u32>,
-    ) -> Result<(), registry_pod::Error> {
+    /// Returns an error if the pod could not be removed. The error is logged.
+    async fn try_remove_pod(&mut self, source: &CatalogSource) -> Result<(), registry_pod::Error> {
         if self.has_pod == Some(false) || self.publisher.is_none() {
             return Ok(());
         }
         self.catalog.pod.forget_report();
-        let mut attempts = max_attempts;
-        let mut delay = Duration::from_secs(1);
         let client = &self.shared.ctx.client;
         let publisher = self
             .publisher
             .as_ref()
             .filter(|publisher| publisher.serves());
-        while let Err(error) = match publisher {
+        let result = match publisher {
             Some(publisher) => {
                 let is_left = publisher.wait_for_handover(false);
                 Box::pin(registry_pod::return_service(client, source, is_left)).await
             }
             None => Box::pin(registry_pod::tear_down(client, source)).await,
-        } {
-            if error.is_forbidden() {
-                break; // without permission, none was created either
-            }
+        };
+        // Without permission, none was created either.
+        if let Err(error) = result
+            && !error.is_forbidden()
+        {
             let problem = manifests::error::chain(&error);
             warn!(
                 catalog = %self.key,
                 error = problem,
                 "failed to delete the registry pod of a catalog that is no longer served by a pod"
             );
-            attempts = attempts.map(|attempts| attempts.saturating_sub(1));
-            if attempts == Some(0) {
-                return Err(error);
-            }
-            sleep(delay).await;
-            delay = (delay * 2).min(MAX_DELAY);
+            return Err(error);
         }
         if publisher.is_none() {
             self.shared.ctx.metrics.remove_served(&self.key);
         }
         self.has_pod = Some(false);
+        self.pod_image = None;
+        drop(self.pod_watch.take());
         Ok(())
     }
 }

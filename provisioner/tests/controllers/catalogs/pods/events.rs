@@ -8,6 +8,7 @@ use provisioner::controllers::{
 };
 use tests::{Buildah, Registry};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use unpacker::{Source, source::Image};
 
 use super::super::api_errors::{allow, deny};
@@ -37,11 +38,20 @@ async fn follow(
     mut report: impl FnMut(&Result<RegistryPodState, Error>),
 ) {
     let mut reconciler = RegistryPodReconciler::new(ctx, config);
+    let never = CancellationToken::new();
     loop {
-        let result = reconciler.reconcile().await;
+        let result = reconciler.reconcile(&never).await;
         report(&result);
         let delay = reconciler.next_delay(&result);
         tokio::time::sleep(delay.min(Duration::from_millis(200))).await;
+    }
+}
+
+/// Polls the tag every second, as the worker of a catalog.
+async fn poll(ctx: Context, image: String, polls: watch::Sender<TagPoll>) {
+    loop {
+        polls.send_replace(TagPoll::Digest(digest(&ctx, &image).await));
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 
@@ -56,11 +66,14 @@ async fn a_pod_is_followed_through_moved_tags_and_deletions() {
     let ctx = context(config, dir.path(), None, settings());
     let (sources, source) = watch::channel(Arc::new(scene.source().await));
     let (sender, states) = watch::channel((PodServingState::Starting(String::new()), false));
+    let (polls, polled) = watch::channel(TagPoll::default());
     let of = RegistryPodConfig {
         source,
         image: image.clone(),
         poll: Some(Duration::from_secs(2)),
+        polls: polled,
     };
+    let polling = tokio::spawn(poll(ctx.clone(), image.clone(), polls));
     let following = tokio::spawn(follow(ctx.clone(), of, move |outcome| {
         // A single failure, such as a write conflict, is retried.
         if let Ok(outcome) = outcome {
@@ -112,9 +125,44 @@ async fn a_pod_is_followed_through_moved_tags_and_deletions() {
 
     another_directory_is_followed(&scene, &ctx, &image, update, &states).await;
     following.abort();
+    polling.abort();
 
     drop(registry);
     a_restart_without_the_registry_changes_nothing(&scene, &ctx, &image).await;
+    let scene = scene.moved("desk").await;
+    cancellation_does_not_lose_a_pod(&scene, &ctx).await;
+}
+
+/// A reconcile that is cancelled while it writes creates its pod nevertheless, so that a list finds the pod.
+async fn cancellation_does_not_lose_a_pod(scene: &Scene, ctx: &Context) {
+    let options =
+        json!({"spec": {"grpcPodConfig": {"extractContent": {"catalogDir": "/configs"}}}});
+    let source = merge(&scene.api::<CatalogSource>(), CATALOG, &options).await;
+    let (_sources, source) = watch::channel(Arc::new(source));
+    let of = RegistryPodConfig {
+        source,
+        image: "example.com/catalog:v1".to_owned(),
+        poll: None,
+        polls: watch::channel(TagPoll::default()).1,
+    };
+    let mut reconciler = RegistryPodReconciler::new(ctx.clone(), of);
+    // Before the first write, it ends.
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let result = reconciler.reconcile(&cancel).await;
+    assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
+    let accounts = scene.api::<ServiceAccount>();
+    assert_eq!(accounts.get_opt(CATALOG).await.unwrap(), None);
+
+    // The service account is its first write.
+    let cancel = CancellationToken::new();
+    let cancelling = async {
+        while accounts.get_opt(CATALOG).await.unwrap().is_none() {}
+        cancel.cancel();
+    };
+    let (result, ()) = tokio::join!(reconciler.reconcile(&cancel), cancelling);
+    result.unwrap();
+    assert_eq!(scene.names().await.len(), 1);
 }
 
 /// The pod is still kept and reported.
@@ -128,9 +176,11 @@ async fn a_restart_without_the_registry_changes_nothing(scene: &Scene, ctx: &Con
         source,
         image: image.to_owned(),
         poll: None,
+        polls: watch::channel(TagPoll::default()).1,
     };
     let mut reconciler = RegistryPodReconciler::new(ctx.clone(), of);
-    let state = async || format!("{:?}", reconciler.reconcile().await);
+    let never = CancellationToken::new();
+    let state = async || format!("{:?}", reconciler.reconcile(&never).await);
     let is_served = |state: &String| state.contains("state: Serving(");
     until("served", state, is_served).await;
     assert_eq!(scene.names().await, before);

@@ -76,7 +76,7 @@ async fn catalog_with_pod_config_has_its_own_pod() {
     shelf.reports("tides", reported).await;
     served_are(&leader, &SERVED).await;
 
-    the_shared_server_takes_over_again(&shelf, &before).await;
+    the_shared_server_takes_over_again(&shelf, &leader, &before).await;
     served_are(&leader, &SERVED).await;
     leader.end().await;
 
@@ -86,21 +86,30 @@ async fn catalog_with_pod_config_has_its_own_pod() {
 }
 
 /// The pod is deleted when the shared server has the catalog, and the Service is unchanged.
-async fn the_shared_server_takes_over_again(shelf: &Shelf, before: &Service) {
+async fn the_shared_server_takes_over_again(shelf: &Shelf, leader: &Leader, before: &Service) {
     let pods = shelf.api::<Pod>("catalogs");
     let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));
     let pod = list(&pods).await.remove(0);
     let dry_run = tests::with!(DeleteParams::default() => dry_run: true);
     let attempt = async || pods.delete(&pod.name_any(), &dry_run).await;
     deny(&shelf.cluster, "DELETE", ("", "pods"), attempt).await;
+    let failed_polls = "rukpak_catalog_polls_total{outcome=\"failed\"} ";
+    let failed_before = metric(&leader.ctx, failed_polls);
     let plain = json!({"spec": {"grpcPodConfig": null}});
     merge(&shelf.sources("catalogs"), "tides", &plain).await;
     // A pod that cannot be deleted is reported, and the catalog is served.
     let reported = json!({
         "connectionState": {"lastObservedState": "READY"},
-        "message": "*failed to delete its registry pod after the handover*nothing is done here*",
+        "message": "*failed to delete the registry pod of the catalog after the handover*nothing is done here*",
     });
     shelf.reports("tides", reported).await;
+    // The failed deletion is not counted as a failed poll of the image.
+    assert_eq!(metric(&leader.ctx, failed_polls), failed_before);
+    let states = leader.ctx.catalogs.states();
+    assert!(
+        states.iter().all(|state| state.trouble.is_none()),
+        "{states:?}"
+    );
     allow(&shelf.cluster, "pods").await;
     let left = async || list(&pods).await;
     until("no pod", left, |left| are_terminating(left)).await;
@@ -166,13 +175,20 @@ async fn objects_of_olm_are_kept(shelf: &Shelf, image: &str) {
     for object in [account_object("catalogs", "default"), theirs] {
         shelf.apply(&object).await;
     }
+    let parts = [
+        "apiserver_request_total{",
+        "resource=\"pods\"",
+        "verb=\"LIST\"",
+    ];
+    let lists = async || apiserver_metric(shelf, &parts).await;
+    let lists_before = lists().await;
     let next = Leader::start(&shelf.cluster, THERE);
     shelf.hands_out(THERE, "catalogs/tides", &ONE).await;
-    // A pull is counted after all steps of serving the catalog.
-    let polls = "rukpak_catalog_polls_total{outcome=\"new\"} ";
-    let polled = async || metric(&next.ctx, polls);
-    let is_done = |count: &Option<String>| count.as_ref().is_some_and(|count| count != "0");
-    until("it has listed pods", polled, is_done).await;
+    // One list for each label.
+    until("it has listed pods", lists, |count| {
+        *count >= lists_before + 2
+    })
+    .await;
     let pod = pods.get("tides-olm").await.unwrap();
     assert_eq!(pod.metadata.deletion_timestamp, None);
     next.end().await;
@@ -185,6 +201,14 @@ async fn pod_is_deleted_with_an_external_server(shelf: &Shelf) {
     let next = Leader::start(&shelf.cluster, THERE);
     let our_pods = async || shelf.own::<Pod>(labels::CATALOG_POD).await;
     found("a pod again", async || our_pods().await.pop()).await;
+    let parts = [
+        "apiserver_longrunning_requests{",
+        "resource=\"serviceaccounts\"",
+        "scope=\"namespace\"",
+        "verb=\"WATCH\"",
+    ];
+    let watches = async || apiserver_metric(shelf, &parts).await;
+    until("watched", watches, |count| *count > 0).await;
     // The slice of an earlier process leads nowhere.
     until_no_slice(shelf).await;
     served_are(&next, &[r#"{namespace="catalogs",name="tides"} 0"#]).await;
@@ -194,6 +218,8 @@ async fn pod_is_deleted_with_an_external_server(shelf: &Shelf) {
     until("no pod", our_pods, |left| are_terminating(left)).await;
     wait_deleted(services, "tides").await;
     served_are(&next, &[]).await;
+    // No catalog of the namespace has a pod.
+    until("not watched", watches, |count| *count == 0).await;
     next.end().await;
 }
 

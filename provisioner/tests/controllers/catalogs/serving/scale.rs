@@ -108,19 +108,12 @@ async fn forward(mut client: TcpStream, mut upstream: TcpStream, record: Arc<Mut
 
 /// Returns how often clients have applied a Service.
 async fn service_writes(shelf: &Shelf) -> usize {
-    let client = shelf.client();
-    let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
-    let text = client.request_text(request).await.unwrap();
     let parts = [
         "apiserver_request_total{",
         "resource=\"services\"",
         "verb=\"APPLY\"",
     ];
-    let counters = text
-        .lines()
-        .filter(|line| parts.iter().all(|part| line.contains(part)));
-    let counts = counters.map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap());
-    counts.sum()
+    apiserver_metric(shelf, &parts).await
 }
 
 // parity: serve-23, serve-24, platform-12, complaint-5

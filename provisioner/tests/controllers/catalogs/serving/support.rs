@@ -185,6 +185,17 @@ impl Shelf {
     }
 }
 
+/// Returns the sum of the API server's metrics whose lines have these parts.
+pub(super) async fn apiserver_metric(shelf: &Shelf, parts: &[&str]) -> usize {
+    let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+    let text = shelf.client().request_text(request).await.unwrap();
+    let lines = text
+        .lines()
+        .filter(|line| parts.iter().all(|part| line.contains(part)));
+    let counts = lines.map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap());
+    counts.sum()
+}
+
 /// Returns the bundles that a server lists.
 pub(in crate::catalogs) async fn bundles(port: u16) -> Result<Vec<String>, String> {
     let list = async {

@@ -37,6 +37,33 @@ fn labels_name_the_catalog_and_its_namespace() {
     }
 }
 
+#[test]
+fn terminating_pod_names_the_image_if_there_is_no_other() {
+    let pod = |image: &str, metadata: Value, status: Value| -> Pod {
+        let spec = json!({"containers": [{"name": CONTAINER, "image": image}]});
+        object!({"metadata": metadata, "spec": spec, "status": status})
+    };
+    let terminating = pod(
+        "a",
+        json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        json!({}),
+    );
+    let lost = json!({"conditions": [{"type": "DisruptionTarget", "status": "True"}]});
+    let lost = pod("b", json!({}), lost);
+    let present = pod("c", json!({}), json!({}));
+    let image = |pods: &[&Pod]| {
+        let pods: Vec<Pod> = pods.iter().copied().cloned().collect();
+        image_of(&pods)
+    };
+    assert_rows! {
+        image(&[]) => None;
+        image(&[&terminating]).as_deref() => Some("a");
+        image(&[&lost]).as_deref() => Some("b");
+        image(&[&terminating, &lost, &present]).as_deref() => Some("c");
+        place_in(&[terminating], "a") => None;
+    }
+}
+
 // parity: pod-11
 #[test]
 fn image_problem_is_reported_until_an_image_is_good() {
