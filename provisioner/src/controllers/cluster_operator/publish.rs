@@ -12,6 +12,7 @@ use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::O
 use kube::{
     Api, Resource, ResourceExt as _,
     api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
+    core::object::HasStatus,
     runtime::events::EventType,
 };
 use manifests::api::{
@@ -32,13 +33,13 @@ use apply::backoff::WatchBackoff;
 
 /// Kind of an object whose status is written.
 pub(crate) trait StatusObject:
-    Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned
+    HasStatus<Status: PartialEq + Clone + Default>
+    + Resource<DynamicType = ()>
+    + Clone
+    + Debug
+    + Serialize
+    + DeserializeOwned
 {
-    type Status: PartialEq + Clone + Default;
-
-    fn named(name: &str) -> Self;
-    fn status(&self) -> Option<&Self::Status>;
-    fn set_status(&mut self, status: Self::Status);
     /// Returns the status and the reason of the condition Upgradeable.
     fn upgradeable(status: &Self::Status) -> Option<(&str, &str)>;
 }
@@ -101,20 +102,6 @@ impl<S> Default for WrittenStatus<S> {
 // === impl StatusObject ===
 
 impl StatusObject for ClusterOperator {
-    type Status = ClusterOperatorStatus;
-
-    fn named(name: &str) -> Self {
-        Self::new(name, ClusterOperatorSpec {})
-    }
-
-    fn status(&self) -> Option<&ClusterOperatorStatus> {
-        self.status.as_ref()
-    }
-
-    fn set_status(&mut self, status: ClusterOperatorStatus) {
-        self.status = Some(status);
-    }
-
     fn upgradeable(status: &ClusterOperatorStatus) -> Option<(&str, &str)> {
         let mut conditions = status.conditions.iter();
         let condition = conditions.find(|condition| condition.type_ == UPGRADEABLE)?;
@@ -124,20 +111,6 @@ impl StatusObject for ClusterOperator {
 }
 
 impl StatusObject for PlatformStatus {
-    type Status = PlatformStatusStatus;
-
-    fn named(name: &str) -> Self {
-        Self::new(name, PlatformStatusSpec {})
-    }
-
-    fn status(&self) -> Option<&PlatformStatusStatus> {
-        self.status.as_ref()
-    }
-
-    fn set_status(&mut self, status: PlatformStatusStatus) {
-        self.status = Some(status);
-    }
-
     fn upgradeable(status: &PlatformStatusStatus) -> Option<(&str, &str)> {
         let mut conditions = status.conditions.iter();
         let condition = conditions.find(|condition| condition.type_ == UPGRADEABLE)?;
@@ -254,7 +227,10 @@ impl AggregatorState {
         let live = self.facts().status.get(NAME).cloned();
         let live = match live {
             Some(live) => live,
-            None => self.create(PlatformStatus::named(NAME)).await?,
+            None => {
+                self.create(PlatformStatus::new(NAME, PlatformStatusSpec {}))
+                    .await?
+            }
         };
         let before = self.write(&live, status, &mut state.platform).await?;
         self.publish_change(&live, before.as_ref(), verdict).await;
@@ -272,7 +248,7 @@ impl AggregatorState {
             return Ok(live);
         }
         let Some(live) = live else {
-            let mut created = ClusterOperator::named(name);
+            let mut created = ClusterOperator::new(name, ClusterOperatorSpec {});
             created.metadata.owner_references = Some(vec![self.owner().await?]);
             return Ok(Some(self.create(created).await?));
         };
@@ -346,7 +322,7 @@ impl AggregatorState {
             return Ok(None);
         }
         let name = live.name_any();
-        let mut object = K::named(&name);
+        let mut object = live.clone();
         // With the observed resourceVersion, so that a later change by another client is not overwritten before it was
         // evaluated.
         *object.meta_mut() = ObjectMeta {
@@ -355,7 +331,7 @@ impl AggregatorState {
             resource_version: live.resource_version(),
             ..ObjectMeta::default()
         };
-        object.set_status(status.clone());
+        *object.status_mut() = Some(status.clone());
         let params = PostParams::default();
         let written = self.api().replace_status(&name, &params, &object).await;
         let written = written.map_err(error_on::<K>("write the status of", &name))?;

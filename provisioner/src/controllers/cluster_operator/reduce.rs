@@ -5,13 +5,10 @@
     reason = "readers have one signature, whether or not they need all of it"
 )]
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::collections::BTreeSet;
 
 use convert::olm;
-use k8s_openapi::{
-    NamespaceResourceScope,
-    apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::{CustomResource, Resource};
 use manifests::{
     api::{
@@ -121,7 +118,8 @@ pub(crate) struct ComponentStatus {
 }
 
 /// An OperatorCondition. Unlike other objects it may have no spec, and one without a spec must not block cluster upgrades.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Resource, Debug, Clone, Deserialize)]
+#[resource(inherit = "OperatorCondition")]
 pub(crate) struct OperatorConditionView {
     #[serde(default)]
     metadata: ObjectMeta,
@@ -129,35 +127,6 @@ pub(crate) struct OperatorConditionView {
     spec: OperatorConditionSpec,
     #[serde(default)]
     status: Option<OperatorConditionStatus>,
-}
-
-impl Resource for OperatorConditionView {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        OperatorCondition::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        OperatorCondition::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        OperatorCondition::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        OperatorCondition::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
 }
 
 /// Returns `namespace/name`, or the name of a cluster-scoped object.

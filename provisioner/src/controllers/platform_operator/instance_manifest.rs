@@ -113,6 +113,12 @@ fn owned(instance: &BundleInstance) -> impl Iterator<Item = &FieldsV1> {
         .filter_map(|entry| entry.fields_v1.as_ref())
 }
 
+/// Reports whether the controller's last apply has set `spec.overrides`, so that they are a copy of those that the
+/// PlatformOperator declared at that time.
+pub fn applies_overrides(instance: &BundleInstance) -> bool {
+    owned(instance).any(|fields| fields.0.pointer("/f:spec/f:overrides").is_some())
+}
+
 /// Reports whether `fields` has fields that are not desired. Keys of list items (`k:`, `v:`) are skipped, since lists are
 /// compared as a whole.
 fn has_more(fields: &Value, desired: &Value) -> bool {

@@ -47,18 +47,23 @@ impl InstalledOperator {
         Some(declared.fold(operator, Self::at_most))
     }
 
-    /// Uses the value of another live revision if that is lower, or not a release.
+    /// Uses the value of another live revision if it is a lower release, or the only release. A value with an override is
+    /// always replaced by a release, because an override applies to the installed content only.
     fn at_most(mut self, value: &str) -> Self {
         let release = |text: &str| maximum(text).ok();
         let own = self.max_openshift.as_deref().map(release);
-        let is_lower = match (own, release(value)) {
-            (None, _) | (Some(Some(_)), None) => true,
-            (Some(None), _) => false,
-            (Some(Some(own)), Some(declared)) => own.is_after(declared),
+        let is_used = match (own, release(value)) {
+            (None, _) | (Some(None), Some(_)) => true,
+            // Only a release blocks.
+            (Some(_), None) => false,
+            (Some(Some(own)), Some(declared)) => {
+                own.is_after(declared) || self.overridden.is_some()
+            }
         };
-        if is_lower {
+        if is_used {
             self.max_openshift = Some(value.to_owned());
             self.is_from_catalog = false;
+            self.overridden = None;
         }
         self
     }
@@ -201,34 +206,62 @@ mod tests {
     #[test]
     fn lowest_maximum_of_the_live_revisions_counts() {
         let none = BTreeMap::new();
-        for (installed, revisions, expected) in ::tests::rows![
+        for (installed, live, expected) in ::tests::rows![
             Some("4.12"), json!([["Active", "etcd-1", "4.12"]]) => Some(Some("4.12"));
             Some("4.12"), json!([["Active", "etcd-1", "4.12"], ["RollingOut", "etcd-2", "4.11"]]) => Some(Some("4.11"));
             Some("4.12"), json!([["Active", "etcd-1", "4.12"], ["RollingOut", "etcd-2", "4.14"]]) => Some(Some("4.12"));
-            Some("4.12"), json!([["Active", "etcd-1", "4.12"], ["RollingOut", "etcd-2", "x"]]) => Some(Some("x"));
+            // An invalid value neither opens nor closes the gate.
+            Some("4.12"), json!([["Active", "etcd-1", "4.12"], ["RollingOut", "etcd-2", "x"]]) => Some(Some("4.12"));
+            Some("4.12"), json!([["Active", "etcd-1", "4.12"], ["RollingOut", "etcd-2", "4.12.0"]]) => Some(Some("4.12"));
+            Some("x"), json!([["Active", "etcd-1", "x"], ["RollingOut", "etcd-2", "4.12"]]) => Some(Some("4.12"));
             Some("4.12"), json!([["Archived", "etcd-0", "4.8"], ["Active", "etcd-1", "4.12"]]) => Some(Some("4.12"));
             // The first installation failed after some objects were applied.
             None, json!([["RollingOut", "etcd-1", "4.13"]]) => Some(Some("4.13"));
             None, json!([["RollingOut", "etcd-1", null]]) => Some(None);
             None, json!([]) => None;
         ] {
-            let revision = |row: &Value| {
-                json!({
-                    "number": 1, "state": row[0], "cause": "Install", "bundle": row[1], "digest": "", "checksum": "",
-                    "parts": 1, "created": "2026-01-01T00:00:00Z", "maxOpenShiftVersion": row[2],
-                })
-            };
-            let rows = revisions.as_array().unwrap().iter();
-            let revisions: Vec<Value> = rows.map(revision).collect();
-            let mut status = json!({"revisions": revisions});
+            let mut status = json!({"revisions": revisions(&live)});
             if let Some(maximum) = installed {
                 status["installedBundleName"] = "etcd-1".into();
                 status["maxOpenShiftVersion"] = maximum.into();
             }
             let operator = InstalledOperator::of_instance(&instance(&status, &json!([])), &none);
             let found = operator.map(|operator| operator.max_openshift);
-            assert_rows!(found => expected.map(|maximum| maximum.map(str::to_owned)), "{installed:?} {revisions:?}");
+            assert_rows!(found => expected.map(|maximum| maximum.map(str::to_owned)), "{installed:?} {live}");
         }
+    }
+
+    /// Returns revisions from rows with the state, the Bundle and the max OpenShift version.
+    fn revisions(rows: &Value) -> Vec<Value> {
+        let revision = |row: &Value| {
+            json!({
+                "number": 1, "state": row[0], "cause": "Install", "bundle": row[1], "digest": "", "checksum": "",
+                "parts": 1, "created": "2026-01-01T00:00:00Z", "maxOpenShiftVersion": row[2],
+            })
+        };
+        rows.as_array().unwrap().iter().map(revision).collect()
+    }
+
+    #[test]
+    fn override_is_for_the_installed_content_only() {
+        let digest = format!("sha256:{}", "a".repeat(64));
+        let entry =
+            json!({"constraint": "maxOpenShiftVersion", "digest": digest, "reason": "tested"});
+        let blocks = |live: &Value| {
+            let status = json!({
+                "installedBundleName": "etcd-1", "maxOpenShiftVersion": "4.12", "contentDigest": digest,
+                "revisions": revisions(live),
+            });
+            let instance = instance(&status, &json!([entry]));
+            let operator = InstalledOperator::of_instance(&instance, &BTreeMap::new());
+            operator.unwrap().blocks(Release::new(4, 12))
+        };
+        assert_each!(|live, expected| blocks(&live) => expected;
+            json!([["Active", "etcd-1", "4.12"]]) => false;
+            json!([["Active", "etcd-1", "4.12"], ["RollingOut", "etcd-2", "4.12"]]) => true;
+            json!([["Active", "etcd-1", "4.12"], ["RollingOut", "etcd-2", "4.13"]]) => false;
+            json!([["Active", "etcd-1", "4.12"], ["RollingOut", "etcd-2", "4.12.0"]]) => false;
+        );
     }
 
     #[test]

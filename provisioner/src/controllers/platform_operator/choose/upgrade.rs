@@ -93,11 +93,12 @@ impl UpgradeChooser<'_> {
         is_gone.then_some(catalog)
     }
 
-    /// Returns the overrides of the spec, and those of the BundleInstance, because OpenShift's CRD of PlatformOperators drops
-    /// `spec.bundle`.
+    /// Returns the overrides of the spec, and those that an admin has set on the BundleInstance, because OpenShift's CRD of
+    /// PlatformOperators drops `spec.bundle`.
     fn overrides(&self) -> impl Iterator<Item = &[Override]> {
         let bundle = self.input.operator.spec.bundle.as_ref();
         let instance = self.input.existing.ours();
+        let instance = instance.filter(|instance| !instance_manifest::applies_overrides(instance));
         let of_bundle = bundle.map(|bundle| bundle.overrides.as_slice());
         let of_instance = instance.map(|instance| instance.spec.overrides.as_slice());
         of_bundle.into_iter().chain(of_instance)

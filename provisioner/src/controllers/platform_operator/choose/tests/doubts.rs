@@ -3,6 +3,7 @@
 use catalog::model::Requirement;
 
 use super::*;
+use crate::controllers::platform_operator::instance_manifest::MANAGER;
 
 // parity: serve-16
 #[test]
@@ -178,6 +179,10 @@ fn override_of_content_or_in_the_instance_causes_no_upgrade() {
         let mut live = live.clone();
         live.spec.overrides = serde_json::from_value(overrides(digest)).unwrap();
         assert_rows!(case(&live).brief() => waits, "{digest}");
+        // A copy of overrides that the PlatformOperator no longer declares.
+        let own = json!([{"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {"f:overrides": {}}}}]);
+        live.metadata.managed_fields = serde_json::from_value(own).unwrap();
+        assert_rows!(case(&live).brief() => "have 1.1.0", "{digest}");
     }
 }
 
