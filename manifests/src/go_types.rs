@@ -22,11 +22,12 @@ mod conform;
 #[rustfmt::skip]
 #[allow(clippy::enum_glob_use, clippy::large_stack_arrays)]
 mod generated;
-mod quantity;
+pub mod quantity;
 mod scalar;
 mod suggest;
 
 pub use conform::{MAX_PROBLEMS, Problem, ProblemKind, Suggestion, check, conform, prune};
+pub use suggest::edit_distance;
 
 /// Type of a value.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -151,6 +151,10 @@ pub struct RevisionStatus {
     /// The time at which all objects had been applied; the progress deadline starts then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied: Option<Time>,
+    /// The time at which the rollout was last resumed, after a pause or an unknown provisioner class; the progress
+    /// deadline starts then, unless the objects were applied later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed: Option<Time>,
     /// The uses of APIs that a later minor version of Kubernetes removes, the earliest removal first. Not set while the
     /// uses are unknown, and for archived revisions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -215,6 +219,7 @@ impl RevisionStatus {
     pub fn archive(&mut self) {
         self.state = RevisionState::Archived;
         self.removed_apis = None;
+        self.resumed = None;
     }
 }
 

@@ -137,6 +137,7 @@ fn deployment(options: &Options) -> Value {
                 "spec": {
                     "serviceAccountName": NAME,
                     "automountServiceAccountToken": true,
+                    "nodeSelector": {"kubernetes.io/os": "linux"},
                     // The garbage collector and terminating namespaces request the newest version.
                     "priorityClassName": "system-cluster-critical",
                     "securityContext": security(Target::OpenShift),

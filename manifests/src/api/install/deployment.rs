@@ -97,6 +97,7 @@ fn deployment(options: &Options, target: Target) -> Value {
     let mut pod = json!({
         "serviceAccountName": ACCOUNT,
         "automountServiceAccountToken": true,
+        "nodeSelector": {"kubernetes.io/os": "linux"},
         "securityContext": security(target),
         "terminationGracePeriodSeconds": 30,
         // Spread replicas over nodes where possible.
@@ -132,7 +133,7 @@ fn deployment(options: &Options, target: Target) -> Value {
                 ("priorityClassName", json!("system-cluster-critical")),
                 (
                     "nodeSelector",
-                    json!({"node-role.kubernetes.io/control-plane": ""}),
+                    json!({"kubernetes.io/os": "linux", "node-role.kubernetes.io/control-plane": ""}),
                 ),
                 ("tolerations", tolerations()),
             ]
@@ -203,6 +204,8 @@ fn container(options: &Options, target: Target) -> Value {
     ];
     if target == Target::Payload {
         args.push("--release-payload".to_owned());
+        // OpenShift's conventions: the leader tolerates a minute without the API server, as on a single node.
+        args.push("--lease-duration=137s".to_owned());
         env.push(json!({"name": "RELEASE_VERSION", "value": release::VERSION}));
     }
     json!({

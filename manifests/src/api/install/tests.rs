@@ -102,11 +102,33 @@ fn deployments_differ_only_in_cluster_requirements() {
     assert_rows!(container["resources"].as_object_mut().unwrap().remove("limits").is_some() => true);
     let mut push = |list: &str, item: Value| container[list].as_array_mut().unwrap().push(item);
     push("args", "--release-payload".into());
+    // The Lease outlasts a rollout of the API server of a single-node cluster.
+    push("args", "--lease-duration=137s".into());
     push(
         "env",
         json!({"name": "RELEASE_VERSION", "value": "0.0.1-snapshot"}),
     );
     assert_eq!(payload, expected);
+}
+
+#[test]
+fn pods_run_on_linux_nodes() {
+    let webhook = conversion(&Options::default());
+    let webhook: Vec<Value> = yaml::documents(webhook.as_bytes())
+        .map(Result::unwrap)
+        .collect();
+    let mut webhook = webhook.iter();
+    let webhook = webhook.find(|object| object["kind"] == "Deployment");
+    let selector = |object: &Value| object["spec"]["template"]["spec"]["nodeSelector"].clone();
+    let linux = json!({"kubernetes.io/os": "linux"});
+    let mut control_plane = linux.clone();
+    control_plane["node-role.kubernetes.io/control-plane"] = "".into();
+    assert_rows! {
+        selector(webhook.unwrap()) => linux;
+        selector(&deployment(Target::Kubernetes)) => linux;
+        selector(&deployment(Target::OpenShift)) => linux;
+        selector(&deployment(Target::Payload)) => control_plane;
+    }
 }
 
 #[test]

@@ -44,7 +44,8 @@ impl<'a> Choices<'a> {
         if let Some(number) = self.spec.rollback_to {
             return self.pinned(number);
         }
-        if self.is_given_up() {
+        // If a rollback is not possible, the rollout of the template continues, also with a changed configuration.
+        if self.is_given_up() && !revisions::has_lost_rollback_target(self.status) {
             return match self.status.active() {
                 // The rollback was chosen, but its rollout has not started.
                 Some(active) if self.newest_is_failed() => Goal::Revision(active),

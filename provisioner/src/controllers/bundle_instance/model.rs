@@ -18,6 +18,7 @@ mod live;
 mod maintenance;
 mod operations;
 mod registry;
+mod rollbacks;
 mod rules;
 mod server;
 

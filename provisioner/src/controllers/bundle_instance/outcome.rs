@@ -111,6 +111,8 @@ pub enum RolloutState {
     Waiting(Remedy),
     /// The maximum number of concurrent rollouts is reached.
     Queued,
+    /// After a restart, the watches have not delivered the installed objects yet.
+    Unobserved,
     /// A change of the platform caused the rollout, and rollouts with the same cause made these BundleInstances unhealthy.
     Stopped(Vec<String>),
 }

@@ -242,10 +242,7 @@ async fn run_steps(
         );
         let outcome = Outcome {
             replaced,
-            ..Outcome::of_bundle(TemplateState::Unknown {
-                message,
-                remedy: Remedy::World,
-            })
+            ..inventory_error_outcome(instance, message)
         };
         return (outcome, Some(READ_RETRY_DELAY));
     }
@@ -335,6 +332,23 @@ fn restart_deadline(
 ) {
     if revisions::restart_deadline(status, (shared.ctx.now)()) {
         state.store_unwritten(instance, status.clone());
+    }
+}
+
+/// Returns the outcome of a reconcile that could not read the inventory. A paused instance remains paused: the next reconcile
+/// derives the end of the pause from the conditions.
+pub(crate) fn inventory_error_outcome(instance: &BundleInstance, message: String) -> Outcome {
+    let unknown = TemplateState::Unknown {
+        message,
+        remedy: Remedy::World,
+    };
+    match left_alone(instance) {
+        Some((class @ TemplateState::UnknownClass(_), _)) => Outcome::of_bundle(class),
+        Some((_, install)) => Outcome {
+            install,
+            ..Outcome::of_bundle(unknown)
+        },
+        None => Outcome::of_bundle(unknown),
     }
 }
 

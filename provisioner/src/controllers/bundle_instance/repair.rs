@@ -26,7 +26,9 @@ use tracing::warn;
 pub(crate) use self::observe::{health, unhealthy, watch};
 use self::reapply::{DriftedObjects, repair};
 use super::{
-    outcome::{CompletedRollout, Failure, Remedy, RepairedInventory, RetryClass, RolloutState},
+    outcome::{
+        CompletedRollout, Failure, HealthState, Remedy, RepairedInventory, RetryClass, RolloutState,
+    },
     policy,
     reconcile::earliest,
     revisions::{self, owner},
@@ -76,6 +78,8 @@ pub(crate) async fn run(
     state: &mut InstanceState,
     status: &BundleInstanceStatus,
 ) -> RolloutResult {
+    let lost = state.lost.take();
+    let lost = lost.filter(|lost| status.revisions.iter().any(|other| other.number == *lost));
     let repaired = repair_objects(instance, shared, state, status).await;
     let pruned = prune::run(instance, shared, state, status).await;
     let mut done = rollout::unchanged(instance, status);
@@ -91,7 +95,9 @@ pub(crate) async fn run(
         done.removing = listed_once(done.removing, leftovers);
     }
     let mut is_lost = false;
-    if let Some(lost) = repaired.lost.or(pruned.lost) {
+    // The loss of the revision changes the target of the rollout, so reconcile at once.
+    let requeue_now = lost.map(|_| Duration::ZERO);
+    if let Some(lost) = lost.or(repaired.lost).or(pruned.lost) {
         is_changed = true;
         is_lost = is_rolled_back_by_loss(status, lost);
         if is_newest_left(status, lost) {
@@ -109,8 +115,11 @@ pub(crate) async fn run(
     if is_changed && state.inventory.is_some() {
         done.inventory = state.listed(status);
     }
-    let is_over =
-        repaired.is_in_sync && status.applied_digest.is_some() && is_status_stale(instance, status);
+    let health = health(instance, shared, state, &status.removing);
+    let is_over = repaired.is_in_sync
+        && !is_lost
+        && status.applied_digest.is_some()
+        && is_status_stale(instance, status, &health);
     let change = is_changed.then(|| RepairedInventory {
         is_lost,
         ..RepairedInventory::from_done(&done)
@@ -122,10 +131,13 @@ pub(crate) async fn run(
     }
     RolloutResult {
         install,
-        health: health(instance, shared, state, &status.removing),
+        health,
         conflicts: describe_conflicts(shared, state),
         repaired: changes,
-        requeue_after: earliest(repaired.requeue_after, pruned.requeue_after),
+        requeue_after: earliest(
+            requeue_now,
+            earliest(repaired.requeue_after, pruned.requeue_after),
+        ),
     }
 }
 
@@ -188,9 +200,10 @@ pub(crate) fn concluded(
     change: Option<RepairedInventory>,
     is_over: bool,
 ) -> (RolloutState, Option<RepairedInventory>) {
+    let is_lost = change.as_ref().is_some_and(|change| change.is_lost);
     if let Some(failure) = failure {
         (RolloutState::Failed(failure), change)
-    } else if is_over || change.is_some() && status.applied_digest.is_some() {
+    } else if is_over || change.is_some() && !is_lost && status.applied_digest.is_some() {
         (RolloutState::Done(Box::new(done)), None)
     } else {
         (RolloutState::Unchanged, change)
@@ -204,10 +217,11 @@ pub(crate) fn is_rolled_back_by_loss(status: &BundleInstanceStatus, lost: i64) -
     live.next().is_some_and(|newest| newest.number == lost) && live.next().is_some()
 }
 
-/// Reports whether the newest live revision remains after the loss of a record. All objects of that revision are known.
+/// Reports whether the newest live revision remains after the loss of the record of an older live one. All objects of the
+/// newest revision are known.
 pub(crate) fn is_newest_left(status: &BundleInstanceStatus, lost: i64) -> bool {
-    let newest = status.newest();
-    newest.is_some_and(|newest| newest.number != lost)
+    let mut older = status.live().skip(1);
+    older.any(|revision| revision.number == lost)
 }
 
 /// Returns the messages about field managers that repeatedly change the provisioner's fields.
@@ -357,9 +371,17 @@ async fn repair_objects(
 }
 
 /// Reports whether a condition still reports a failure that has ended.
-pub(crate) fn is_status_stale(instance: &BundleInstance, status: &BundleInstanceStatus) -> bool {
+pub(crate) fn is_status_stale(
+    instance: &BundleInstance,
+    status: &BundleInstanceStatus,
+    health: &HealthState,
+) -> bool {
+    let is_healthy = *health == HealthState::Healthy;
     let expected = match revisions::rollback(&instance.spec, status) {
         Some(_) => reason::ROLLED_BACK,
+        None if revisions::has_lost_rollback_target(status) && !is_healthy => {
+            reason::UPGRADE_FAILED
+        }
         None => reason::INSTALLATION_SUCCEEDED,
     };
     let mut conditions = status.conditions.iter();

@@ -211,6 +211,7 @@ pub(crate) fn listed(
         service_account: rendered.account.clone(),
         created: Time(now),
         applied: None,
+        resumed: None,
         removed_apis: rendered.removed_apis.clone(),
     }
 }
@@ -275,6 +276,19 @@ pub(crate) fn awaits_rollback(
         && newest.is_some_and(|newest| newest.cause != Cause::Rollback)
 }
 
+/// Reports whether the only live revision is that of the failed template. The record of the previous revision was lost, so a
+/// rollback is not possible.
+pub(crate) fn has_lost_rollback_target(status: &BundleInstanceStatus) -> bool {
+    let mut live = status.live();
+    let newest = live.next().filter(|_| live.next().is_none());
+    let failed = status.failed_template_hash.as_ref();
+    newest.is_some_and(|newest| {
+        newest.cause != Cause::Rollback
+            && failed.is_some()
+            && newest.template_hash.as_ref() == failed
+    })
+}
+
 /// Reports whether a rollout ends with this outcome: every object is applied, and all are healthy or the deadline has
 /// passed.
 pub(crate) fn is_rolled_out(
@@ -297,27 +311,32 @@ pub(crate) fn is_rolled_out(
     }
 }
 
-/// Restarts the deadline of the newest revision if the instance was paused. Returns false if it was not, or if no revision is
-/// being rolled out.
+/// Restarts the deadline of the newest revision if the instance was paused, or if its class was unknown. Returns false if
+/// neither applies, or if no revision is being rolled out.
 pub(crate) fn restart_deadline(status: &mut BundleInstanceStatus, now: Timestamp) -> bool {
     let progressing = condition::find(&status.conditions, condition::PROGRESSING);
-    let was_paused =
-        progressing.is_some_and(|progressing| progressing.reason == condition::reason::PAUSED);
+    let reasons = [condition::reason::PAUSED, condition::reason::UNKNOWN_CLASS];
+    let was_left_alone =
+        progressing.is_some_and(|progressing| reasons.contains(&progressing.reason.as_str()));
     let is_rolling_out = status.rolling_out().is_some();
     let newest = newest_of(&mut status.revisions);
-    let Some(newest) = newest.filter(|_| was_paused && is_rolling_out) else {
+    let Some(newest) = newest.filter(|_| was_left_alone && is_rolling_out) else {
         return false;
     };
-    let since = newest.applied.as_mut().unwrap_or(&mut newest.created);
-    since.0 = now;
+    newest.resumed = Some(Time(now));
     true
 }
 
 /// Restarts the deadline of the newest revision if the clock was set back.
 pub(crate) fn follow_clock(status: &mut BundleInstanceStatus, now: Timestamp) {
-    let newest = newest_of(&mut status.revisions);
-    if let Some(applied) = newest.and_then(|newest| newest.applied.as_mut()) {
-        applied.0 = applied.0.min(now);
+    let Some(newest) = newest_of(&mut status.revisions) else {
+        return;
+    };
+    for time in [&mut newest.applied, &mut newest.resumed]
+        .into_iter()
+        .flatten()
+    {
+        time.0 = time.0.min(now);
     }
 }
 
@@ -327,8 +346,12 @@ pub(crate) fn time_left(
     revision: &RevisionStatus,
     now: Timestamp,
 ) -> Option<Duration> {
-    let since = revision.applied.as_ref().unwrap_or(&revision.created);
-    Some(ready::left(since.0, ready::deadline(spec)?, now))
+    let applied = revision.applied.as_ref().unwrap_or(&revision.created);
+    let since = revision
+        .resumed
+        .as_ref()
+        .map_or(applied.0, |resumed| resumed.0.max(applied.0));
+    Some(ready::left(since, ready::deadline(spec)?, now))
 }
 
 /// Returns the archived revisions that exceed the history limit, the oldest first. The limit is larger while objects of

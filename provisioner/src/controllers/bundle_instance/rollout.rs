@@ -21,7 +21,6 @@ use manifests::{
     api::{
         bundle::Bundle,
         bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus},
-        labels,
     },
     object::{Identity, group_version, truncate},
 };
@@ -42,7 +41,8 @@ use super::{
     bundles,
     choice::{Choices, Goal},
     outcome::{
-        Failure, HealthState, Remedy, RepairedInventory, RetryClass, RolledBack, RolloutState,
+        CompletedRollout, Failure, HealthState, Remedy, RepairedInventory, RetryClass, RolledBack,
+        RolloutState,
     },
     reconcile::{current_status, earliest},
     repair,
@@ -52,6 +52,10 @@ use super::{
     waiting::Api,
 };
 use crate::controllers::bundle;
+
+/// Delay until a rollout checks again whether the watches have delivered the installed objects. A watch event triggers the
+/// check earlier.
+const OBSERVATION_DELAY: Duration = Duration::from_secs(1);
 
 /// Desired objects of a rollout.
 pub(crate) struct Target<'a> {
@@ -123,14 +127,9 @@ pub(crate) async fn run(
     }
     let view = shared.ctx.informers.view(&instance.name_any());
     let freed = freed(&state.refused, &view);
-    let attempt_key = format!(
-        "{key} {} {:?} {:?} {} {} {freed:?}",
-        target.bundle_name(),
-        instance.metadata.generation,
-        instance.annotations().get(labels::RETRY),
-        *shared.ctx.discovery.changes().borrow(),
-        state.retry_epoch(),
-    );
+    let apis = *shared.ctx.discovery.changes().borrow();
+    let releases = state.retry_epoch();
+    let attempt_key = digest::attempt_key(instance, target, &key, apis, releases, &freed);
     if let Some(left) = state.backoff.remaining_delay(&attempt_key, now) {
         let mut settled = repair::run(instance, shared, state, status).await;
         settled.requeue_after = earliest(settled.requeue_after, Some(left));
@@ -171,22 +170,8 @@ pub(crate) async fn run(
             }
         }
         Ok(Stepped::Waits(turn)) => queued(instance, shared, state, status, (turn, is_freed)).await,
-        Ok(Stepped::Done(done)) => {
-            info!(bundle = %done.bundle, objects = done.inventory.count, "installed");
-            repair::watch(instance, shared, state, status).await;
-            // The service account may have changed.
-            state.is_watched = false;
-            state.backoff.succeeded();
-            state.await_apis(awaited(&done.waiting));
-            RolloutResult {
-                // An object that left an earlier revision may be part of this one.
-                health: repair::health(instance, shared, state, &done.removing),
-                install: RolloutState::Done(done),
-                conflicts: Vec::new(),
-                repaired: None,
-                requeue_after: None,
-            }
-        }
+        Ok(Stepped::Unobserved) => unobserved(instance, shared, state, status).await,
+        Ok(Stepped::Done(done)) => finish_rollout(instance, shared, state, status, done).await,
         Err(mut failure) => {
             // If an earlier attempt changed objects, the previous bundle is only partly installed.
             failure.touched |=
@@ -202,6 +187,30 @@ pub(crate) async fn run(
     }
 }
 
+/// Updates the state after all objects of a rollout were applied, and returns the result.
+async fn finish_rollout(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
+    status: &BundleInstanceStatus,
+    done: Box<CompletedRollout>,
+) -> RolloutResult {
+    info!(bundle = %done.bundle, objects = done.inventory.count, "installed");
+    repair::watch(instance, shared, state, status).await;
+    // The service account may have changed.
+    state.is_watched = false;
+    state.backoff.succeeded();
+    state.await_apis(awaited(&done.waiting));
+    RolloutResult {
+        // An object that left an earlier revision may be part of this one.
+        health: repair::health(instance, shared, state, &done.removing),
+        install: RolloutState::Done(done),
+        conflicts: Vec::new(),
+        repaired: None,
+        requeue_after: None,
+    }
+}
+
 /// Reports whether a target is rolled out already, by its key.
 pub(crate) fn is_up_to_date(status: &BundleInstanceStatus, key: &str) -> bool {
     status.applied_digest.as_deref() == Some(key) && status.newest().is_some()
@@ -211,6 +220,37 @@ pub(crate) fn is_up_to_date(status: &BundleInstanceStatus, key: &str) -> bool {
 /// form.
 pub(crate) fn freed(refused: &BTreeSet<Identity>, view: &InstanceView) -> Vec<Identity> {
     refused.intersection(&view.absent).cloned().collect()
+}
+
+/// Reports whether the watches have not delivered the installed objects yet, as after a restart. A rollout at that time would
+/// apply unchanged objects again, and could not distinguish new failures from earlier ones.
+async fn is_unobserved(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
+    status: &BundleInstanceStatus,
+) -> bool {
+    if status.newest().is_none() {
+        return false;
+    }
+    repair::watch(instance, shared, state, status).await;
+    let view = shared.ctx.informers.view(&instance.name_any());
+    // A rollout does not wait for a watch that fails.
+    state.is_watched && !view.synced && view.failing.is_empty()
+}
+
+/// Repairs objects until the watches have delivered the installed objects, except those that were deleted so that the rollout
+/// creates them.
+async fn unobserved(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
+    status: &BundleInstanceStatus,
+) -> RolloutResult {
+    state.freed.clear();
+    let mut settled = repair::run(instance, shared, state, status).await;
+    settled.requeue_after = earliest(settled.requeue_after, Some(OBSERVATION_DELAY));
+    with_waiting_rollout(settled, RolloutState::Unobserved)
 }
 
 /// Repairs an installation that the target does not change.
@@ -261,7 +301,11 @@ async fn queued(
         // The rollout creates these objects.
         state.freed.clear();
     }
-    let settled = repair::run(instance, shared, state, status).await;
+    with_waiting_rollout(repair::run(instance, shared, state, status).await, waits)
+}
+
+/// Returns the result of a repair with the state of the waiting rollout, unless the repair failed.
+fn with_waiting_rollout(settled: RolloutResult, waits: RolloutState) -> RolloutResult {
     RolloutResult {
         repaired: changes(settled.repaired, &settled.install),
         install: match settled.install {

@@ -99,6 +99,8 @@ pub(crate) struct InstanceState {
     pub(crate) inventory: Option<Inventory>,
     /// Number of a revision whose record cannot be used, so that an inventory built from the records lacks its objects.
     pub(crate) unread: Option<i64>,
+    /// Number of a revision whose record a rollout cannot use. The next repair removes the revision from the list.
+    pub(crate) lost: Option<i64>,
     /// Number of recorded objects that the inventory lacks since their API is not served.
     pub(crate) absent: usize,
     /// Objects of an inventory built from the records that the newest revision lacks.

@@ -30,7 +30,7 @@ use manifests::{
 use self::installed::installed;
 use super::{
     outcome::{Failure, HealthState, Outcome, RetryClass, RolloutState, TemplateState},
-    trust,
+    revisions, trust,
 };
 
 /// Maximum number of listed deferred objects; the API server accepts 512.
@@ -72,9 +72,14 @@ pub fn build(
         status.waiting = done.waiting;
         status.waiting.truncate(MAX_LINES);
         status.released = done.released;
-        status.failed_template_hash = done.rolled_back.and_then(|back| back.template_hash);
         status.removing = done.removing;
         status.revisions = done.revisions;
+        // If a rollback is not possible, the failed template is reported until its objects are healthy.
+        let is_failed =
+            outcome.health != HealthState::Healthy && revisions::has_lost_rollback_target(&status);
+        let failed = status.failed_template_hash.take().filter(|_| is_failed);
+        let rolled_back = done.rolled_back.and_then(|back| back.template_hash);
+        status.failed_template_hash = rolled_back.or(failed);
     }
     if let Some(repaired) = &outcome.repaired {
         status.inventory = Some(repaired.inventory.clone());
@@ -114,6 +119,7 @@ pub fn build(
         &mut conditions,
         status.installed_bundle_name.as_deref(),
         outcome,
+        status.failed_template_hash.is_some(),
     );
     health(
         &mut conditions,
@@ -344,7 +350,9 @@ fn progressing(
         && ABOUT_OBJECTS
             .iter()
             .any(|former| conditions.has_reason(TYPE, former));
-    match status.filter(|_| !is_kept) {
+    let is_continued = outcome.install == RolloutState::Unobserved
+        && conditions.has_reason(TYPE, reason::APPLYING);
+    match status.filter(|_| !is_kept && !is_continued) {
         Some(status) => conditions.set(TYPE, status, reason, &message),
         None => conditions.retain(TYPE, ("True", reason, &message)),
     }
@@ -394,6 +402,11 @@ fn progress(
             Some("True"),
             reason::RETRYING,
             text("waiting for the rollouts of other BundleInstances"),
+        ),
+        (RolloutState::Unobserved, _) => (
+            Some("True"),
+            reason::RETRYING,
+            text("waiting until the watches have listed the installed objects"),
         ),
         (RolloutState::Stopped(unhealthy), _) => (
             Some("False"),

@@ -203,6 +203,28 @@ async fn unusable_record_is_reported_and_written_again() {
     second.leaves_nothing().await;
 }
 
+// A revision whose record is lost cannot be rolled back to: the revision is removed from the list, and the message names the
+// others.
+#[tokio::test]
+async fn rollback_to_a_lost_record_is_reported() {
+    let fixture = Fixture::new(running().await, "unreturnable").await;
+    fixture.install(&[fixture.map("kept", "1")]).await;
+    fixture.is_recorded().await;
+    fixture.upgrade("v2", &[fixture.map("kept", "2")]).await;
+    fixture.is_active(2).await;
+    let name = fixture.part(1, 1);
+    let messages = fixture.messages().await;
+    damage(fixture.world, &name, Damage::Deleted).await;
+    fixture.change(json!({"rollbackTo": 1})).await;
+    messages.wait(&[&name, "not found"]).await;
+    fixture.reports("is not recorded (recorded: 2)").await;
+    fixture.has_reason("Stalled", "Blocked").await;
+    assert_eq!(fixture.text("kept").await.as_deref(), Some("2"));
+    fixture.change(json!({"rollbackTo": null})).await;
+    fixture.has_reason("Ready", "UpToDate").await;
+    fixture.leaves_nothing().await;
+}
+
 // A name that another client has taken is not used: the number of the revision is skipped, and the Secret is not changed.
 // Secrets that only look like records change nothing, at any number.
 #[tokio::test]

@@ -64,33 +64,53 @@ async fn earlier_failure_causes_no_rollback() {
     fixture.uninstall().await;
 }
 
-// After a restart, a failure that existed before the upgrade causes no rollback either.
+// After a restart, a failure that existed before the upgrade causes no rollback either, but a later one does.
 #[tokio::test]
-async fn earlier_failure_causes_no_rollback_after_a_restart() {
+async fn only_later_failure_causes_a_rollback_after_a_restart() {
     let (cluster, _audit, _lease) = empty().await;
     let store = storage();
     let options = tests::with!(Options, storage: Some(store.path().to_owned()));
     let provisioner = Provisioner::start(cluster, options.clone()).await;
     let world = World::bare(cluster);
-    let fixture = Fixture::new(&world, "restarted").await;
-    install_with_failure(&fixture).await;
+    let earlier = Fixture::new(&world, "restarted").await;
+    let later = Fixture::new(&world, "later").await;
+    install_with_failure(&earlier).await;
+    // No operator observes generation 2 of this Widget, so that the rollout continues.
+    let operand = |size| later.widget("operand", size);
+    let mut first = with_broken_widget(&later, "1").to_vec();
+    first.push(operand(1));
+    let mut declared = later.declare(&first).await;
+    declared.spec.rollback = Rollback::OnFailure;
+    later.create(declared).await;
+    later.observe_generation("operand", 1).await;
+    later.is_active(1).await;
 
     // An object of another client blocks the unpacked bundle until the restart.
-    world.apply(&fixture.map("taken", "foreign")).await;
-    let mut second = with_broken_widget(&fixture, "2").to_vec();
-    second.push(fixture.map("taken", "2"));
-    fixture.upgrade("v2", &second).await;
-    fixture.reports("is not managed by a BundleInstance").await;
+    for (fixture, more) in [(&earlier, None), (&later, Some(operand(2)))] {
+        world.apply(&fixture.map("taken", "foreign")).await;
+        let mut second = with_broken_widget(fixture, "2").to_vec();
+        second.push(fixture.map("taken", "2"));
+        second.extend(more);
+        fixture.upgrade("v2", &second).await;
+        fixture.reports("is not managed by a BundleInstance").await;
+    }
     provisioner.kill().await;
-    delete(&fixture.maps(), "taken").await;
+    for fixture in [&earlier, &later] {
+        delete(&fixture.maps(), "taken").await;
+    }
     let _provisioner = Provisioner::start(cluster, options).await;
-    fixture.has_text(ROLLOUT_TIMEOUT, "changed", "2").await;
+    for fixture in [&earlier, &later] {
+        fixture.has_text(ROLLOUT_TIMEOUT, "changed", "2").await;
+    }
+    later.observe("broken", stalled(1)).await;
+    later.has_reason("Installed", "RolledBack").await;
     observe(2 * OBSERVATION, async || {
-        let failed = fixture.read().await.status.unwrap().failed_template_hash;
+        let failed = earlier.read().await.status.unwrap().failed_template_hash;
         assert!(failed.is_none(), "{failed:?}");
     })
     .await;
-    fixture.uninstall().await;
+    earlier.uninstall().await;
+    later.uninstall().await;
 }
 
 // A rollback that is blocked at the deadline is not abandoned: the failed revision does not become active.

@@ -31,6 +31,7 @@ fn goal_follows_the_pin_the_failure_and_the_template() {
     let none: &[(RevisionState, Option<i64>)] = &[];
     let one = &[(Active, None)];
     let during = &[(Active, None), (RollingOut, None)];
+    let lost_active = &[(RollingOut, None)];
     let back = &[
         (RevisionState::Archived, None),
         (RevisionState::Archived, None),
@@ -47,6 +48,8 @@ fn goal_follows_the_pin_the_failure_and_the_template() {
         ("failed before", None, Some("hash-1"), "hash-2", Some(&ready), one) => "bundle new";
         ("failed", None, Some("hash-2"), "hash-2", Some(&ready), during) => "revision 1";
         ("rolled back", None, Some("hash-2"), "hash-2", Some(&ready), back) => "keep";
+        ("failed, active lost", None, Some("hash-1"), "hash-1", Some(&ready), lost_active) => "bundle new";
+        ("failed, active and content lost", None, Some("hash-1"), "hash-1", Some(&pending), lost_active) => "keep";
         ("failed, first", None, Some("hash-2"), "hash-2", Some(&ready), none) => "keep";
         ("reverted", None, None, "hash-1", Some(&ready), during) => "bundle new";
         ("reverted, no content", None, None, "hash-1", Some(&pending), during) => "revision 1";

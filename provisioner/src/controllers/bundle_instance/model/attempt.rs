@@ -16,11 +16,12 @@ impl Controller {
         key: &str,
     ) -> Run<Result<CompletedRollout, Failure>> {
         let name = target.bundle_name();
-        let rendered = match Self::rendered(server, before, target, key) {
+        let rendered = match self.rendered(server, before, target, key) {
             Ok(rendered) => rendered,
             Err(failure) => return Ok(Err(failure)),
         };
-        if attempt::is_recorded(before, &rendered) && before.applied_digest.is_some() {
+        let is_applied = attempt::is_recorded(before, &rendered) && before.applied_digest.is_some();
+        if is_applied && !attempt::is_rollback(target) {
             let done = rollout::unchanged(&server.instance, before);
             let done = attempt::described(before, &rendered, done);
             return Ok(Ok(with!(done => digest: key.to_owned(), rolled_back: None)));
@@ -41,12 +42,7 @@ impl Controller {
             return Ok(Err(rejected(&name, &failures)));
         }
         let mut revisions = before.revisions.clone();
-        let is_same = attempt::is_recorded(before, &rendered);
-        if is_same && matches!(target.source, Source::Revision(_)) {
-            let problem = "the rollback changes nothing";
-            return Ok(Err(failure(&name, problem, RetryClass::Backoff)));
-        }
-        if !is_same {
+        if attempt::needs_revision(before, target, &rendered) {
             let why = attempt::cause(before, target, &rendered);
             let revision = Self::record(server, before, &rendered, why)?;
             let current = current.iter().map(|step| step.object.identity());
@@ -92,6 +88,7 @@ impl Controller {
     }
 
     fn rendered(
+        &mut self,
         server: &Server,
         before: &Status,
         target: &Target<'_>,
@@ -109,9 +106,10 @@ impl Controller {
             }
             Source::Revision(revision) | Source::Newest(revision) => revision,
         };
-        let record = server.read(revision);
-        let record =
-            record.map_err(|error| failure(&target.bundle_name(), &error, RetryClass::Backoff))?;
+        let record = server.read(revision).map_err(|problem| {
+            self.lost = Some(revision.number);
+            attempt::unusable_record(target, &problem)
+        })?;
         let mut rendered = Rendered::of_record(record, &server.instance);
         if matches!(target.source, Source::Newest(_)) {
             rendered.account.clone_from(&revision.service_account);

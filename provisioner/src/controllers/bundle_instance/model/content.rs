@@ -50,6 +50,10 @@ pub(super) fn placed(object: &Object) -> Identity {
 }
 
 impl Content {
+    pub(super) fn new(objects: &[(&'static str, u8)]) -> Self {
+        Self(objects.iter().copied().collect())
+    }
+
     /// Renders the objects of the bundle with a configuration.
     pub(super) fn objects(&self, config: u8) -> Vec<Object> {
         let object = |(name, value): (&&str, &u8)| object(name, *value, config);

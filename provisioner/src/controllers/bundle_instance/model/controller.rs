@@ -23,6 +23,8 @@ pub(super) struct Controller {
     pub(super) refused: BTreeSet<Identity>,
     /// A revision whose record cannot be used, so that the inventory lacks its objects.
     pub(super) unread: Option<i64>,
+    /// A revision whose record a rollout cannot use.
+    pub(super) lost: Option<i64>,
     pub(super) leftovers: Vec<Identity>,
     pub(super) removing: Vec<String>,
     pub(super) excused: Option<(i64, Unhealthy)>,

@@ -166,7 +166,7 @@ fn is_settled(world: &World) -> bool {
     let hash = template::hash(&world.server.instance);
     let is_newest = newest.is_some_and(|newest| newest.template_hash.as_ref() == Some(&hash));
     // A CRD does not lose a version in which custom resources are stored.
-    let reasons = "cannot be rolled back|changes nothing|is not recorded".split('|');
+    let reasons = "cannot be rolled back|is not recorded".split('|');
     let mut reasons = reasons.chain([STORED_VERSIONS]);
     let is_refused = installed.is_some_and(|c| reasons.any(|reason| c.message.contains(reason)));
     is_active

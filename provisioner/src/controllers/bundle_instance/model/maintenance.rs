@@ -28,6 +28,8 @@ impl Controller {
     /// Does what `repair::run` does.
     pub(super) fn maintain(&mut self, server: &mut Server, status: &Status) -> Run<RolloutResult> {
         self.removing.clone_from(&status.removing);
+        let lost = self.lost.take();
+        let lost = lost.filter(|lost| status.revisions.iter().any(|other| other.number == *lost));
         let mut repaired = self.repair_drifted(server, status)?;
         let mut done = rollout::unchanged(&server.instance, status);
         let mut is_changed = repaired.is_changed || revisions::is_index_lost(status);
@@ -52,7 +54,7 @@ impl Controller {
             done.removing = repair::listed_once(done.removing, leftovers);
         }
         let mut is_lost = false;
-        if let Some(lost) = repaired.lost {
+        if let Some(lost) = lost.or(repaired.lost) {
             is_changed = true;
             is_lost = repair::is_rolled_back_by_loss(status, lost);
             if repair::is_newest_left(status, lost) {
@@ -73,11 +75,13 @@ impl Controller {
         let bundle = status.installed_bundle_name.clone().unwrap_or_default();
         let failed = (!repaired.failures.is_empty())
             .then(|| failure(&bundle, &repaired.failures.join("\n"), RetryClass::Soon));
+        let health = self.health(server);
         let is_over = repaired.is_complete
+            && !is_lost
             && status.applied_digest.is_some()
-            && repair::is_status_stale(&server.instance, status);
+            && repair::is_status_stale(&server.instance, status, &health);
         let (install, changes) = repair::concluded(status, done, failed, change, is_over);
-        Ok(with!(settled(install, self.health(server)) => repaired: changes))
+        Ok(with!(settled(install, health) => repaired: changes))
     }
 
     /// Does what `repair::restore_index` does.

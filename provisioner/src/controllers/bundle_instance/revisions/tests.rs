@@ -1,7 +1,11 @@
+use manifests::api::bundle_instance::ready::Declaration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{controllers::bundle_instance::outcome::TemplateState, fixtures::spec};
+use crate::{
+    controllers::bundle_instance::{outcome::TemplateState, reconcile, status::build},
+    fixtures::spec,
+};
 
 /// A revision that is being rolled out since 1970.
 pub(crate) fn revision(number: i64) -> RevisionStatus {
@@ -143,6 +147,28 @@ fn given_up_revision_awaits_its_rollback() {
 }
 
 #[test]
+fn failed_revision_without_an_earlier_one_is_not_rolled_back() {
+    use RevisionState::{Active, Archived, RollingOut};
+    let upgrade = Cause::Upgrade;
+    for (states, cause, failed, expected) in ::tests::rows![
+        &[Active, RollingOut][..], upgrade, Some("hash-2") => false;
+        // The record of the active revision was lost.
+        &[Archived, RollingOut], upgrade, Some("hash-2") => true;
+        &[Archived, Active], upgrade, Some("hash-2") => true;
+        &[Archived, Active], upgrade, Some("hash-1") => false;
+        &[Archived, Active], upgrade, None => false;
+        &[Archived, Active], Cause::Rollback, Some("hash-2") => false;
+        &[], upgrade, Some("hash-2") => false;
+    ] {
+        let mut status = with!(status(states) => failed_template_hash: failed.map(str::to_owned));
+        for revision in &mut status.revisions {
+            revision.cause = cause;
+        }
+        assert_rows!(has_lost_rollback_target(&status) => expected, "{states:?} {cause:?} {failed:?}");
+    }
+}
+
+#[test]
 fn deadline_restarts_after_a_pause() {
     use RevisionState::{Active, RollingOut};
     let now = Timestamp::from_second(5000).unwrap();
@@ -156,11 +182,41 @@ fn deadline_restarts_after_a_pause() {
         let is_restarted = restart_deadline(&mut status, now);
         let spec = spec(&json!({"progressDeadlineSeconds": 30}));
         let newest = status.rolling_out().filter(|_| is_restarted)?;
+        assert!(
+            newest.created.0 < now
+                && newest
+                    .applied
+                    .as_ref()
+                    .is_none_or(|applied| applied.0 < now)
+        );
         time_left(&spec, newest, now)
     };
     assert_rows! {
         left(&[Active, RollingOut], "Paused") => Some(Duration::from_secs(30));
+        left(&[Active, RollingOut], "UnknownProvisionerClass") => Some(Duration::from_secs(30));
         left(&[Active, RollingOut], "WaitingForHealth") => None;
         left(&[Active], "Paused") => None;
+    }
+}
+
+#[test]
+fn failed_reads_do_not_hide_a_pause() {
+    use RevisionState::{Active, RollingOut};
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let registry = "core-rukpak-io-registry";
+    for (is_paused, class, expected) in ::tests::rows![
+        true, registry => true;
+        true, "example.com/helm" => true;
+        false, registry => false;
+    ] {
+        let instance: BundleInstance = object!({
+            "metadata": {"name": "a"}, "spec": {"paused": is_paused, "provisionerClassName": class},
+        });
+        let outcome =
+            reconcile::inventory_error_outcome(&instance, "ConfigMaps are forbidden".to_owned());
+        let declaration = Declaration::new(&instance);
+        let before = status(&[Active, RollingOut]);
+        let mut status = build(&before, &declaration, &outcome, at(1));
+        assert_eq!(restart_deadline(&mut status, at(5000)), expected, "{class}");
     }
 }

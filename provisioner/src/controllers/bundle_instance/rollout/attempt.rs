@@ -1,13 +1,13 @@
 //! One attempt to roll out a Bundle or a revision.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use apply::{
     health::Health,
     informers::InstanceView,
     inventory::Inventory,
     plan::{ApplyStep, InstanceOwner, Plan},
-    ssa::Applier,
+    ssa::{Applier, Permission},
 };
 use kube::ResourceExt as _;
 use manifests::{
@@ -18,6 +18,7 @@ use manifests::{
 use super::{
     Source, Target,
     inventory::record_intent,
+    is_unobserved,
     message::remedy,
     prepare::{PreparedRollout, prepare},
     prune_candidates::prune_first,
@@ -33,6 +34,10 @@ use crate::controllers::bundle_instance::{
     rollout_slots::Turn,
     state::{InstanceContext, InstanceState},
 };
+
+/// Warning of a rollback that finds all objects already in the form of the revision.
+const NOTHING_RESTORED_WARNING: &str = "the rollback restored no object: every object that differs is a CustomResourceDefinition \
+                                        that cannot be rolled back; change spec.template, or spec.rollbackTo";
 
 /// Executes all steps from rendering to the next set of applied objects. `has_api` reports that an API of deferred objects
 /// is served now.
@@ -50,23 +55,22 @@ pub(super) async fn attempt(
     if let Some(progress) = progress.filter(|progress| progress.is_of(key, before)) {
         return Box::pin(resume(instance, shared, state, before, target, *progress)).await;
     }
-    let rendered = rendered(instance, shared, before, target, key).await?;
-    if is_recorded(before, &rendered) && before.applied_digest.is_some() && !has_api {
-        // Another release of the provisioner or of Kubernetes renders the same objects.
-        return Ok(Stepped::Done(Box::new(CompletedRollout {
-            digest: key.to_owned(),
-            rolled_back: None,
-            ..described(before, &rendered, unchanged(instance, before))
-        })));
+    let rendered = rendered(instance, shared, state, before, target, key).await?;
+    let is_applied = is_recorded(before, &rendered) && before.applied_digest.is_some();
+    if is_applied && !has_api && !is_rollback(target) {
+        return Ok(rendered_again(instance, before, &rendered, key));
     }
-    if is_by_platform(before, target, &rendered) {
-        let turn = shared.rollouts.begin_platform(&instance.name_any());
-        if turn != Turn::Granted {
-            state.platform = Some(key.to_owned());
-            return Ok(Stepped::Waits(turn));
-        }
+    if is_unobserved(instance, shared, state, before).await {
+        return Ok(Stepped::Unobserved);
     }
     state.platform = None;
+    if is_by_platform(before, target, &rendered)
+        && let turn = shared.rollouts.begin_platform(&instance.name_any())
+        && turn != Turn::Granted
+    {
+        state.platform = Some(key.to_owned());
+        return Ok(Stepped::Waits(turn));
+    }
     let PreparedRollout {
         owner,
         client,
@@ -86,31 +90,25 @@ pub(super) async fn attempt(
     let view = ctx.informers.view(&instance.name_any());
     let (current, changed) = partition(&plan, state.inventory.as_ref(), &view);
     warnings.extend(recreate::warnings(&instance.spec, &plan.steps));
-    let inventory = state.inventory.get_or_insert_default();
     let is_installed = before.installed_bundle_name.is_some();
+    let inventory = state.inventory.get_or_insert_default();
     let decision =
         recreate::decide(instance, inventory, &apply, &owner, &changed, is_installed).await;
-    state.refused = recreate::awaited(&decision.refused);
-    let remedy = remedy(&decision.refused);
-    let permissions = decision
-        .permissions()
-        .map_err(|(message, retry)| failure_for(target)(message, retry).with(remedy))?;
+    let permissions = permissions(state, target, decision)?;
     let mut revisions = before.revisions.clone();
-    let is_same = is_recorded(before, &rendered);
-    if is_same && matches!(target.source, Source::Revision(_)) {
-        let message = "the rollback changes nothing: every object that differs is a CustomResourceDefinition that \
-                       cannot be rolled back; change spec.template, or spec.rollbackTo";
-        return Err(failure_for(target)(message.to_owned(), RetryClass::Backoff).with(Remedy::Own));
+    if is_rollback(target) && is_recorded(before, &rendered) {
+        warnings.push(NOTHING_RESTORED_WARNING.to_owned());
     }
-    if !is_same {
+    if needs_revision(before, target, &rendered) {
         let revision = record(shared, &owner, before, target, &rendered).await?;
         let current = current.iter().map(|step| step.object.identity());
         let leaving = plan.leaving.iter().map(|leaving| leaving.identity.clone());
-        // After a restart, the informers have not observed all objects yet. The rollback then compares them with the records.
+        let observed = ctx.informers.view(&owner.name);
         state.excused = view.synced.then(|| {
-            let observed = ctx.informers.view(&owner.name);
-            let excused = unhealthy_now(&observed, current.chain(leaving));
-            (revision.number, excused)
+            (
+                revision.number,
+                unhealthy_now(&observed, current.chain(leaving)),
+            )
         });
         revisions::add(&mut revisions, revision);
     }
@@ -142,6 +140,47 @@ pub(super) async fn attempt(
         progress,
     };
     step(instance, shared, state, before, target, rollout).await
+}
+
+/// Reports whether the target is a rollback that has no revision yet.
+pub(crate) fn is_rollback(target: &Target<'_>) -> bool {
+    target.rollback.is_some() && matches!(target.source, Source::Revision(_))
+}
+
+/// Reports whether the target is recorded as a new revision. The return to an earlier revision is recorded even if the
+/// newest revision has the same objects: the new revision ends the rollout of the newest one.
+pub(crate) fn needs_revision(
+    before: &BundleInstanceStatus,
+    target: &Target<'_>,
+    rendered: &Rendered,
+) -> bool {
+    matches!(target.source, Source::Revision(_)) || !is_recorded(before, rendered)
+}
+
+/// Returns the result of a rollout whose objects another release of the provisioner or of Kubernetes renders without a change.
+fn rendered_again(
+    instance: &BundleInstance,
+    before: &BundleInstanceStatus,
+    rendered: &Rendered,
+    key: &str,
+) -> Stepped {
+    Stepped::Done(Box::new(CompletedRollout {
+        digest: key.to_owned(),
+        rolled_back: None,
+        ..described(before, rendered, unchanged(instance, before))
+    }))
+}
+
+/// Returns the objects that the rollout recreates, and stores those that block the rollout.
+fn permissions(
+    state: &mut InstanceState,
+    target: &Target<'_>,
+    decision: recreate::Decision,
+) -> Result<BTreeMap<Identity, Permission>, Failure> {
+    state.refused = recreate::awaited(&decision.refused);
+    let remedy = remedy(&decision.refused);
+    let permissions = decision.permissions();
+    permissions.map_err(|(message, retry)| failure_for(target)(message, retry).with(remedy))
 }
 
 /// Reports whether a new revision is required because the provisioner or Kubernetes has another version.
@@ -188,6 +227,7 @@ pub(crate) fn described(
 pub(super) async fn rendered(
     instance: &BundleInstance,
     shared: &InstanceContext,
+    state: &mut InstanceState,
     before: &BundleInstanceStatus,
     target: &Target<'_>,
     key: &str,
@@ -206,12 +246,11 @@ pub(super) async fn rendered(
     };
     let record = revisions::read(shared, &owner(instance), revision).await;
     let record = record.map_err(|error| {
-        let retry = if error.is_transient() {
-            RetryClass::Soon
-        } else {
-            RetryClass::Backoff
-        };
-        failure_for(target)(error.to_string(), retry)
+        if error.is_transient() {
+            return failure_for(target)(error.to_string(), RetryClass::Soon);
+        }
+        state.lost = Some(revision.number);
+        unusable_record(target, &error.to_string())
     })?;
     let mut rendered = Rendered::of_record(record, instance);
     if matches!(target.source, Source::Newest(_)) {
@@ -219,6 +258,22 @@ pub(super) async fn rendered(
         rendered.digest.clone_from(&revision.digest);
     }
     Ok(rendered)
+}
+
+/// Returns the failure of a target whose record cannot be used.
+pub(crate) fn unusable_record(target: &Target<'_>, problem: &str) -> Failure {
+    let fail = failure_for(target);
+    match target.source {
+        Source::Revision(revision) => {
+            let message = format!(
+                "{problem}, so that revision {} cannot be rolled out; change spec.template, or set spec.rollbackTo to \
+                 another revision",
+                revision.number
+            );
+            fail(message, RetryClass::Backoff).with(Remedy::Own)
+        }
+        Source::Bundle(_) | Source::Newest(_) => fail(problem.to_owned(), RetryClass::Backoff),
+    }
 }
 
 /// Returns the revision that is only partly applied.

@@ -1,11 +1,42 @@
-//! Key of the applied state: the content, all inputs of the rendering, and the service account. Pure; no I/O.
+//! Key of the applied state: the content, all inputs of the rendering, and the service account. Key of an attempt to reach
+//! that state. Pure; no I/O.
 
+use kube::ResourceExt as _;
 use manifests::{
-    api::{Class, bundle::Bundle, bundle_instance::BundleInstanceSpec},
+    api::{
+        Class,
+        bundle::Bundle,
+        bundle_instance::{BundleInstance, BundleInstanceSpec},
+        labels,
+    },
+    object::Identity,
     version::KubeVersion,
 };
 use serde_json::json;
 use unpacker::Digest;
+
+use super::Target;
+use crate::controllers::bundle;
+
+/// Returns the key of an attempt. If one of the inputs changes, the next attempt starts at once. `key` is the key of the
+/// desired state. `apis` counts the changes of the served APIs, and `releases` the releases by other instances. `freed` has
+/// the objects whose deletion was awaited.
+pub(super) fn attempt_key(
+    instance: &BundleInstance,
+    target: &Target<'_>,
+    key: &str,
+    apis: u64,
+    releases: u64,
+    freed: &[Identity],
+) -> String {
+    let has_lost_content = target.bundle().is_some_and(bundle::is_lost);
+    format!(
+        "{key} {} {:?} {:?} {apis} {releases} {freed:?} {has_lost_content}",
+        target.bundle_name(),
+        instance.metadata.generation,
+        instance.annotations().get(labels::RETRY),
+    )
+}
 
 /// Returns the key, which changes whenever the rendered objects may change. `version` is the version of the cluster.
 /// `has_conditions` reports whether operators get an OperatorCondition.
@@ -35,4 +66,41 @@ pub(crate) fn digest_of(
         shape.insert("operatorCondition".to_owned(), true.into());
     }
     Digest::sha256(shape.to_string().as_bytes()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::controllers::bundle_instance::{
+        attempt_backoff::RolloutBackoff, outcome::RetryClass, rollout::Source,
+    };
+
+    #[test]
+    fn restored_content_ends_the_delay_of_the_next_attempt() {
+        let instance: BundleInstance = object!({"metadata": {"name": "a"}});
+        let key = |conditions: Value| {
+            let bundle: Bundle =
+                object!({"metadata": {"name": "b"}, "status": {"conditions": conditions}});
+            let target = Target {
+                source: Source::Bundle(&bundle),
+                rollback: None,
+            };
+            attempt_key(&instance, &target, "key", 1, 1, &[])
+        };
+        let found = key(json!([]));
+        let lost = key(json!([{
+            "type": "ContentAvailable", "status": "False", "reason": "UnpackFailed", "message": "not found",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]));
+        let now = Timestamp::UNIX_EPOCH;
+        let mut attempts = RolloutBackoff::default();
+        let wait = attempts.record_failure(lost.clone(), RetryClass::Backoff, now);
+        assert_rows! {
+            attempts.remaining_delay(&lost, now) => Some(wait);
+            attempts.remaining_delay(&found, now) => None;
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use apply::{
     informers::InstanceView,
-    inventory::Inventory,
+    inventory::{Entry, Inventory},
     plan::{self, InstanceOwner, Plan},
     preflight::{self, Check, Finding, Findings},
 };
@@ -163,11 +163,16 @@ fn namespace(name: &str) -> Identity {
 pub(crate) fn observed(inventory: &Inventory, view: &InstanceView) -> Inventory {
     let mut inventory = inventory.clone();
     for (identity, entry) in &mut inventory {
-        if !view.objects.contains_key(identity) {
+        if !is_observed(view, identity, entry) {
             entry.fields = None;
         }
     }
     inventory
+}
+
+/// Reports whether an object of the inventory is applied, and the informers have observed it.
+pub(super) fn is_observed(view: &InstanceView, identity: &Identity, entry: &Entry) -> bool {
+    entry.fields.is_some() && view.objects.contains_key(identity)
 }
 
 /// Runs the preflight checks.

@@ -24,7 +24,7 @@ use super::{
     attempt::{described, failure_for, partition, previous, rendered, retry_soon},
     inventory::{record_applied, remove_pruned},
     message::{describe_rejections, remedy, retry_class, waiting},
-    prepare::plan,
+    prepare::{is_observed, plan},
     prune_candidates::{lines_of, prune_first, released},
     recreate,
     render::Rendered,
@@ -48,6 +48,8 @@ pub(super) enum Stepped {
     Done(Box<CompletedRollout>),
     /// Another step follows.
     Next(Applying),
+    /// The watches have not delivered the installed objects yet.
+    Unobserved,
     /// The platform caused the rollout, and others with that cause are running or have made instances unhealthy.
     Waits(Turn),
 }
@@ -116,7 +118,7 @@ pub(super) async fn resume(
         source: Source::Newest(newest),
         rollback: None,
     };
-    let rendered = rendered(instance, shared, before, &recorded, &progress.key).await?;
+    let rendered = rendered(instance, shared, state, before, &recorded, &progress.key).await?;
     let owner = owner(instance);
     let client = ctx
         .clients
@@ -223,14 +225,14 @@ async fn check(
     rollout: &Rollout,
     next: &[ApplyStep],
 ) -> Result<(), Failure> {
-    let inventory = state.inventory.as_ref();
     let view = shared.ctx.informers.view(&rollout.owner.name);
-    let is_new = |step: &&ApplyStep| {
+    let is_installed = |step: &&ApplyStep| {
         let identity = step.object.identity();
-        let entry = inventory.and_then(|inventory| inventory.get(&identity));
-        entry.is_none_or(|entry| entry.fields.is_none()) || view.absent.contains(&identity)
+        let entry = state.inventory.as_ref()?.get(&identity)?;
+        is_observed(&view, &identity, entry).then_some(())
     };
-    let new: Vec<ApplyStep> = next.iter().filter(is_new).cloned().collect();
+    let new = next.iter().filter(|step| is_installed(step).is_none());
+    let new: Vec<ApplyStep> = new.cloned().collect();
     let concurrency = shared.ctx.settings.concurrency;
     let appeared = ownership::appeared(&rollout.client, &new, &rollout.owner, concurrency)
         .await

@@ -20,6 +20,7 @@ pub(super) fn collect(
         RolloutState::Failed(_)
         | RolloutState::Waiting(_)
         | RolloutState::Queued
+        | RolloutState::Unobserved
         | RolloutState::Stopped(_)
         | RolloutState::Applying(_) => false,
     };
@@ -62,6 +63,7 @@ fn remedy(outcome: &Outcome, declaration: &Declaration) -> Option<Remedy> {
         RolloutState::Paused
         | RolloutState::Done(_)
         | RolloutState::Queued
+        | RolloutState::Unobserved
         | RolloutState::Applying(_) => None,
     }
 }

@@ -29,8 +29,14 @@ fn rolled_back(bundle: &str, back: &RolledBack) -> String {
     }
 }
 
-/// Sets the condition Installed. `bundle` is the name of the installed Bundle.
-pub(super) fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Outcome) {
+/// Sets the condition Installed. `bundle` is the name of the installed Bundle. `has_failed_template` reports that its
+/// template failed and cannot be rolled back.
+pub(super) fn installed(
+    conditions: &mut Conditions<'_>,
+    bundle: Option<&str>,
+    outcome: &Outcome,
+    has_failed_template: bool,
+) {
     const TYPE: &str = condition::INSTALLED;
     if let Some(replaced) = &outcome.replaced
         && !matches!(outcome.install, RolloutState::Done(_))
@@ -49,6 +55,13 @@ pub(super) fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, o
             if let Some(back) = &done.rolled_back {
                 why = reason::ROLLED_BACK;
                 message = rolled_back(&done.bundle, back);
+            } else if has_failed_template {
+                why = reason::UPGRADE_FAILED;
+                message = format!(
+                    "bundle {} of spec.template failed and cannot be rolled back, because the record of the previous \
+                     revision was lost; change spec.template, or set spec.rollbackTo to a recorded revision",
+                    done.bundle
+                );
             }
             if !done.waiting.is_empty() {
                 message.push_str("; ");
@@ -90,6 +103,7 @@ pub(super) fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, o
             RolloutState::Unchanged
             | RolloutState::Waiting(_)
             | RolloutState::Queued
+            | RolloutState::Unobserved
             | RolloutState::Stopped(_),
             Some(bundle),
         ) if conditions.has_reason(TYPE, reason::INSTALLED_BUNDLE_REPLACED)
@@ -106,6 +120,7 @@ pub(super) fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, o
             | RolloutState::Paused
             | RolloutState::Waiting(_)
             | RolloutState::Queued
+            | RolloutState::Unobserved
             | RolloutState::Stopped(_)
             | RolloutState::Applying(_),
             _,

@@ -185,6 +185,27 @@ fn rollback_is_reported_and_recorded() {
 }
 
 #[test]
+fn failed_template_is_reported_until_its_objects_are_healthy() {
+    let before = with!(installed() => failed_template_hash: Some("hash-2".to_owned()));
+    let broken = || HealthState::Failed(vec!["Job etcd/a failed".to_owned()]);
+    let succeeded = "InstallationSucceeded instantiated bundle new";
+    let failed = "UpgradeFailed bundle new of spec.template failed and cannot be rolled back";
+    for (health, number, (hash, reason)) in ::tests::rows![
+        broken(), 2 => (Some("hash-2"), failed);
+        HealthState::NotObserved, 2 => (Some("hash-2"), failed);
+        HealthState::Healthy, 2 => (None, succeeded);
+        // The template was changed.
+        broken(), 3 => (None, succeeded);
+    ] {
+        let done = with!(done("new") => revisions: vec![revisions::tests::revision(number)]);
+        let status = after(&before, &outcome(unpacked("new"), installs(done), health));
+        let expected = format!("Installed True {reason}");
+        assert_eq!(status.failed_template_hash.as_deref(), hash);
+        assert!(lines(&status)[1].starts_with(&expected), "{status:?}");
+    }
+}
+
+#[test]
 fn health_is_progressing_until_objects_are_observed() {
     let not_observed = || HealthState::NotObserved;
     let waiting = vec!["Deployment etcd/operator: 0 of 1 ready".to_owned()];
