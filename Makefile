@@ -26,7 +26,7 @@ e2e: ## test the image on a real node, with running operators and with OLM (need
 e2e-build: ## build the programs of a node and of OLM, and the image, for `make e2e`
 	@CARGO="$(CARGO)" tests/e2e-build.sh
 
-coverage: ## run all tests with coverage, and print the covered lines of each crate
+coverage: ## run all tests with coverage (as root, also the e2e tests), and print the covered lines of each crate
 	@CARGO="$(CARGO)" tests/coverage.sh
 
 faults: ## run the tests of faults that take minutes: hundreds of kills, sleeping replicas, dead connections

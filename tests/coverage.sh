@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
 # Runs tests with coverage of the project's crates, and prints the covered lines of each crate's sources. Needs the
 # component llvm-tools of rustup. Passes its arguments to `cargo test`: `tests/coverage.sh --workspace --test web`.
-# Without arguments, all tests run.
+# Without arguments, all tests run. As root, `make e2e` runs as well and covers the sources of the CLI (the provisioner's
+# image is built without coverage).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
-[ $# -gt 0 ] || set -- --workspace --no-fail-fast
+e2e=
+[ $# -gt 0 ] || {
+	set -- --workspace --no-fail-fast
+	[ "$(id -u)" != 0 ] || e2e=1
+}
 
 llvm=$(rustc --print target-libdir)/../bin
 [ -x "$llvm/llvm-cov" ] || {
@@ -32,6 +37,7 @@ export LLVM_PROFILE_FILE=$profiles/%4m.profraw
 status=0
 built=$($cargo test --locked "$@" --no-run --message-format json)
 $cargo test --locked "$@" >&2 || status=$?
+[ -z "$e2e" ] || tests/e2e.sh >&2 || status=$?
 objects=$(printf '%s\n' "$built" | sed -n 's/.*"executable":"\([^"]*\)".*/-object \1/p')
 "$llvm/llvm-profdata" merge --sparse --output "$profiles/all.profdata" "$profiles"/*.profraw
 # shellcheck disable=SC2086 # several words

@@ -19,8 +19,8 @@ if [ -z "${RUKPAK_E2E:-}" ]; then
 	step "packages"
 	. tests/needs.sh node
 	step "tests"
-	# The same build as in `make test`, which includes cluster-up and rukpak.
-	. tests/lint.sh
+	# The same build as in `make test`, which includes cluster-up and rukpak. tests/coverage.sh sets another wrapper.
+	[ -n "${RUSTC_WORKSPACE_WRAPPER:-}" ] || . tests/lint.sh
 	built=$($cargo test --locked --workspace --no-run --message-format json --test e2e --test harness --test cli)
 	unset RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS
 	built() { printf '%s\n' "$built" | sed -n "s/.*\"name\":\"$1\".*\"executable\":\"\([^\"]*\)\".*/\1/p"; }

@@ -1,8 +1,9 @@
 //! The process: flags, log, metrics, leader election, readiness and signals.
 //!
 //! ```text
-//!  args ─> RuntimeConfig ─> Context ─┬─ content service, probes, metrics, log level      until shutdown
-//!                                    └─ Lease ─> leader label, discovery, controllers ─ while leading
+//!  args ─> RuntimeConfig ─> Context ─┬─ discovery, pull configuration, content service ─ until shutdown
+//!                                    ├─ probes, metrics, log level ───────────────────── until shutdown
+//!                                    └─ Lease ─> leader label, controllers ───────────── while leading
 //!  first signal: running work finishes, then the Lease is released; second signal: immediate exit
 //!  Lease lost, or a task ended or panicked: exit code 1, so that the kubelet restarts the container
 //! ```

@@ -137,7 +137,10 @@ impl Service {
             ca_name: CONTENT_CA,
             external_secret: options.tls_secret.clone(),
             flag: "--content-tls-secret",
-            names: names(&settings.system_namespace, &settings.external_address),
+            names: names(
+                &settings.system_namespace,
+                [&settings.external_address, &settings.content_address],
+            ),
             now: parts.now,
         };
         let certificates = CertificateManager::new(&parts.client, config);
@@ -180,8 +183,8 @@ pub async fn serve(ctx: Context, options: Options, stop: CancellationToken) -> R
     Ok(())
 }
 
-/// Returns the host names and addresses of the service.
-fn names(namespace: &str, external: &str) -> Vec<String> {
+/// Returns the host names and addresses of the service: those in the cluster, and those of configured addresses.
+fn names(namespace: &str, configured: [&str; 2]) -> Vec<String> {
     let mut names = vec![
         format!("core.{namespace}.svc"),
         format!("core.{namespace}.svc.cluster.local"),
@@ -190,11 +193,13 @@ fn names(namespace: &str, external: &str) -> Vec<String> {
         "localhost".to_owned(),
         "127.0.0.1".to_owned(),
     ];
-    let external = url::Url::parse(external).ok();
-    let host = external.and_then(|url| Some(url.host()?.to_string()));
-    // URLs have brackets around IPv6 addresses.
-    let host = host.map(|host| host.trim_matches(['[', ']']).to_owned());
-    names.extend(host.filter(|host| !host.is_empty()));
+    for address in configured {
+        let url = url::Url::parse(address).ok();
+        let host = url.and_then(|url| Some(url.host()?.to_string()));
+        // URLs have brackets around IPv6 addresses.
+        let host = host.map(|host| host.trim_matches(['[', ']']).to_owned());
+        names.extend(host.filter(|host| !host.is_empty()));
+    }
     names.sort_by_key(|name| names_order(name));
     names.dedup();
     names
@@ -210,18 +215,20 @@ mod tests {
 
     #[test]
     fn the_certificate_is_for_every_name_that_clients_may_use() {
-        let external = "https://core.rukpak-system.svc";
+        let service = "https://core.rukpak-system.svc";
         let own = "core.rukpak-system core.rukpak-system.svc core.rukpak-system.svc.cluster.local";
         let all = |others: &[&str]| -> Vec<String> {
             let all = own.split(' ').chain(others.iter().copied());
             all.map(str::to_owned).collect()
         };
-        assert_each!(|external, others| names("rukpak-system", external) => all(&others);
-            external => vec!["127.0.0.1", "localhost"];
+        assert_each!(|external, others| names("rukpak-system", [external, service]) => all(&others);
+            service => vec!["127.0.0.1", "localhost"];
             "https://bundles.example.com:8443/x" => vec!["127.0.0.1", "bundles.example.com", "localhost"];
             "https://10.0.0.1" => vec!["10.0.0.1", "127.0.0.1", "localhost"];
             "https://[::1]:80" => vec!["127.0.0.1", "::1", "localhost"];
             "nonsense" => vec!["127.0.0.1", "localhost"];
         );
+        // A process outside a pod.
+        assert_rows!(names("rukpak-system", [service, "https://10.0.0.1"]) => all(&["10.0.0.1", "127.0.0.1", "localhost"]));
     }
 }

@@ -213,6 +213,16 @@ pub struct Args {
     )]
     http_external_address: Option<String>,
 
+    /// Address at which the pods of unpack Jobs reach the content service, for a provisioner outside the cluster; by default
+    /// https://core.SYSTEM_NAMESPACE.svc
+    #[arg(
+        long,
+        value_name = "URL",
+        value_parser = values::external_address,
+        help_heading = "Content service"
+    )]
+    content_address: Option<String>,
+
     /// Secret of the system namespace with the serving certificate, managed for example by cert-manager; by default the
     /// service uses its own CA
     #[arg(long, value_name = "SECRET", value_parser = values::subdomain, help_heading = "Content service")]
@@ -339,6 +349,7 @@ impl Args {
             jobs,
             content_bind_address,
             http_external_address,
+            content_address,
             content_tls_secret,
             max_uploads,
             max_downloads,
@@ -358,8 +369,7 @@ impl Args {
         };
         room.check()?;
         let system_namespace = system_namespace.unwrap_or_else(own_namespace);
-        let external_address =
-            http_external_address.unwrap_or_else(|| format!("https://core.{system_namespace}.svc"));
+        let service = format!("https://core.{system_namespace}.svc");
         let defaults = settings::Settings::default();
         let catalog_namespaces = values::catalog_namespaces(catalog_namespaces, &system_namespace);
         let settings = settings::Settings {
@@ -367,7 +377,8 @@ impl Args {
             serving: serving.settings(&catalog_namespaces),
             catalog_namespaces,
             system_namespace,
-            external_address,
+            external_address: http_external_address.unwrap_or_else(|| service.clone()),
+            content_address: content_address.unwrap_or(service),
             optional_kinds: optional_kinds.map_or(defaults.optional_kinds, BTreeSet::from_iter),
             unpack: room.unpack(),
             manifests: room.manifests(),

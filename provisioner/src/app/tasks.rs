@@ -58,6 +58,7 @@ pub(super) async fn run(configuration: RuntimeConfig, level: LogLevelHandle) -> 
     // Probes and metrics outlive the tasks that they report on.
     let end = CancellationToken::new();
     let mut parts = ProcessTasks::default();
+    watch_cluster(&mut parts, &configuration, &ctx, &stop);
     serve(&mut parts, &configuration, &ctx, level, (&stop, &end)).await?;
 
     let fence = Fence::default();
@@ -86,11 +87,7 @@ pub(super) async fn run(configuration: RuntimeConfig, level: LogLevelHandle) -> 
     };
     // A replica that waits for the Lease is ready: it serves content, and a rollout can continue.
     start_task.done();
-    let acquired = tokio::select! {
-        since = lease.acquire() => Some(since),
-        () = stop.cancelled() => None,
-        name = first_exit(&mut parts) => return Err(Error::TaskExited(name)),
-    };
+    let acquired = unless_stopped(&mut parts, &stop, lease.acquire()).await?;
     let finished = if let Some(since) = acquired {
         let led = lead(&configuration, &working, label, &stop);
         start_controllers(&mut parts, &configuration, &working, woken, &stop);
@@ -119,6 +116,42 @@ async fn open(configuration: &RuntimeConfig) -> Result<Store, Error> {
     opened
         .await
         .unwrap_or(Err(Error::TaskExited("opening the content store")))
+}
+
+/// Starts the watches of the pull configuration, and of the CRDs by which kinds become served. Every process that follows
+/// OpenShift needs them, because each replica fetches missing content that it serves.
+fn watch_cluster(
+    parts: &mut ProcessTasks,
+    configuration: &RuntimeConfig,
+    ctx: &Context,
+    stop: &CancellationToken,
+) {
+    let controllers = configuration.controllers;
+    let follows_openshift = ctx.settings.follow_openshift;
+    if follows_openshift {
+        ctx.pull_config.require_sync();
+        let controller = PullConfigController {
+            client: ctx.client.clone(),
+            kinds: Arc::clone(&ctx.discovery),
+            pulling: Arc::clone(&ctx.pull_config),
+            metrics: Arc::clone(&ctx.metrics),
+            events: Arc::clone(&ctx.events),
+        };
+        let run = controller.run(stop.clone());
+        spawn(
+            &mut parts.workers,
+            "the watch of the pull configuration",
+            run,
+        );
+    }
+    let needs_kinds = controllers.instance || controllers.platform || controllers.aggregator;
+    if follows_openshift || needs_kinds {
+        let kinds = ctx.discovery.clone();
+        let kinds_stop = stop.clone();
+        spawn(&mut parts.workers, "the watch of CRDs", async move {
+            kinds.run(kinds_stop).await;
+        });
+    }
 }
 
 /// Starts the HTTP services and the content service.
@@ -219,30 +252,6 @@ fn start_controllers(
         let run = admission::run(ctx.clone(), stop.clone());
         spawn(&mut parts.workers, "the check of admission policies", run);
     }
-    let follows_openshift = (controllers.bundle || catalogs) && ctx.settings.follow_openshift;
-    if follows_openshift {
-        ctx.pull_config.require_sync();
-        let controller = PullConfigController {
-            client: ctx.client.clone(),
-            kinds: Arc::clone(&ctx.discovery),
-            pulling: Arc::clone(&ctx.pull_config),
-            metrics: Arc::clone(&ctx.metrics),
-            events: Arc::clone(&ctx.events),
-        };
-        let run = controller.run(stop.clone());
-        spawn(
-            &mut parts.workers,
-            "the watch of the pull configuration",
-            run,
-        );
-    }
-    if follows_openshift || controllers.instance || catalogs {
-        let kinds = ctx.discovery.clone();
-        let kinds_stop = stop.clone();
-        spawn(&mut parts.workers, "the watch of CRDs", async move {
-            kinds.run(kinds_stop).await;
-        });
-    }
     let (bundles, watch) = bundle::watch(ctx.client.clone());
     if controllers.bundle || controllers.instance {
         let stop = stop.clone();
@@ -318,6 +327,23 @@ async fn first_exit(parts: &mut ProcessTasks) -> &'static str {
     ended.unwrap_or("a task that panicked")
 }
 
+/// Waits until a future is ready. Returns `None` if `stop` is cancelled first: the tasks that end then have not failed.
+///
+/// # Errors
+/// Returns an error if a task ends earlier.
+async fn unless_stopped<T>(
+    parts: &mut ProcessTasks,
+    stop: &CancellationToken,
+    waiting: impl Future<Output = T>,
+) -> Result<Option<T>, Error> {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Ok(None),
+        name = first_exit(parts) => Err(Error::TaskExited(name)),
+        result = waiting => Ok(Some(result)),
+    }
+}
+
 /// Waits for `stop`, and then for running tasks to finish, for at most `grace`.
 async fn shut_down(
     mut parts: ProcessTasks,
@@ -340,4 +366,35 @@ async fn shut_down(
     }
     end.cancel();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future;
+
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn workers_that_end_after_a_signal_have_not_failed() {
+        // Without `biased`, each iteration could return either result.
+        for _ in 0..100 {
+            let (stop, mut parts) = (CancellationToken::new(), ProcessTasks::default());
+            let worker = parts.workers.spawn(async { "a worker" });
+            while !worker.is_finished() {
+                yield_now().await;
+            }
+            stop.cancel();
+            let result = unless_stopped(&mut parts, &stop, future::pending::<()>()).await;
+            assert!(matches!(result, Ok(None)), "{result:?}");
+        }
+        let (stop, mut parts) = (CancellationToken::new(), ProcessTasks::default());
+        parts.workers.spawn(async { "a worker" });
+        let result = unless_stopped(&mut parts, &stop, future::pending::<()>()).await;
+        assert!(
+            matches!(result, Err(Error::TaskExited("a worker"))),
+            "{result:?}"
+        );
+    }
 }

@@ -111,6 +111,10 @@ async fn converted(
     digest: Digest,
     headers: &HeaderMap,
 ) -> Response {
+    let slot = match acquire_slot(&shared.downloads).await {
+        Ok(slot) => slot,
+        Err(response) => return response,
+    };
     let Dependencies {
         settings,
         store,
@@ -146,7 +150,7 @@ async fn converted(
     if stream::is_known(headers, &packed.digest) {
         return stream::unchanged(&packed.digest);
     }
-    stream::archive(&packed.digest, packed.archive.into())
+    stream::archive(&packed.digest, stream::bytes(packed.archive, slot))
 }
 
 /// Fetches content that the store has lost, or that another replica has fetched. Reports whether the store has it now. The

@@ -45,6 +45,15 @@ pub(super) fn body(mut reader: impl Read + Send + 'static, slot: OwnedSemaphoreP
     Body::from_stream(stream::poll_fn(move |context| inlet.poll_recv(context)))
 }
 
+/// Returns a body with an archive in memory. The slot is released with the last chunk, or when the client disconnects.
+pub(super) fn bytes(archive: Bytes, slot: OwnedSemaphorePermit) -> Body {
+    let chunks = stream::unfold((archive, slot), |(mut rest, slot)| async move {
+        let chunk = rest.split_to(rest.len().min(CHUNK_SIZE));
+        (!chunk.is_empty()).then_some((Ok::<_, io::Error>(chunk), (rest, slot)))
+    });
+    Body::from_stream(chunks)
+}
+
 /// Returns the ETag of content.
 pub(super) fn tag(digest: &Digest) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("\"{digest}\"")).ok()
@@ -86,7 +95,30 @@ fn tagged(mut response: Response, digest: &Digest) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use http_body_util::BodyExt as _;
+    use tokio::sync::Semaphore;
+
     use super::*;
+
+    #[tokio::test]
+    async fn slot_is_released_with_the_last_chunk() {
+        let slots = Arc::new(Semaphore::new(1));
+        let archive = Bytes::from(vec![7; 2 * CHUNK_SIZE + 1]);
+        let slot = Arc::clone(&slots).acquire_owned().await.unwrap();
+        let (mut body, mut received) = (bytes(archive.clone(), slot), Vec::new());
+        while let Some(frame) = body.frame().await {
+            received.extend_from_slice(&frame.unwrap().into_data().unwrap());
+            assert_eq!(slots.available_permits(), 0);
+        }
+        assert_eq!(slots.available_permits(), 1);
+        assert_eq!(received, archive);
+        // The client disconnects.
+        let slot = Arc::clone(&slots).acquire_owned().await.unwrap();
+        drop(bytes(archive, slot));
+        assert_eq!(slots.available_permits(), 1);
+    }
 
     #[test]
     fn matching_etag_returns_not_modified() {

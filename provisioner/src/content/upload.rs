@@ -100,19 +100,32 @@ pub(super) async fn get(shared: &ServiceState, name: &str, headers: &HeaderMap) 
         Err(response) => return response,
     };
     let parts = &shared.parts;
+    let nothing =
+        || response::not_found(format!("nothing has been uploaded for Bundle {name} yet"));
+    match upload::find(&parts.client, &parts.settings, &bundle).await {
+        Ok(Some((digest, _))) if stream::is_known(headers, &digest) => {
+            return stream::unchanged(&digest);
+        }
+        Ok(Some(_)) => {}
+        Ok(None) => return nothing(),
+        Err(error) => return failed(&error),
+    }
+    // The slot limits the archives in memory.
+    let slot = match download::acquire_slot(&shared.downloads).await {
+        Ok(slot) => slot,
+        Err(response) => return response,
+    };
     let upload = match upload::restore(&parts.client, &parts.settings, &bundle).await {
         Ok(Some(upload)) => upload,
-        Ok(None) => {
-            return response::not_found(format!("nothing has been uploaded for Bundle {name} yet"));
-        }
+        Ok(None) => return nothing(),
         Err(error) => return failed(&error),
     };
     let digest = upload.digest();
-    match upload.archive() {
-        Some(_) if stream::is_known(headers, &digest) => stream::unchanged(&digest),
-        Some(archive) => stream::archive(&digest, archive.clone().into()),
-        None => download::original(shared, &bundle, digest, headers).await,
+    if let Some(archive) = upload.archive() {
+        return stream::archive(&digest, stream::bytes(archive.clone(), slot));
     }
+    drop(slot); // acquired again
+    download::original(shared, &bundle, digest, headers).await
 }
 
 /// Returns the Bundle, if it accepts uploads.
@@ -165,7 +178,12 @@ async fn persist(shared: &ServiceState, bundle: &Bundle, received: &StoredUpload
     .await;
     let result = match result {
         // The cluster may have lost the upload. Content that is too large for the cluster remains in the store.
-        Ok(_) | Err(upload::Error::TooLarge { .. }) if unpacked.is_some() => return no_content(),
+        Ok(_) | Err(upload::Error::TooLarge { .. }) if unpacked.is_some() => {
+            if let Err(error) = notify::report_restored(&parts.client, &bundle).await {
+                warn!(bundle = bundle.name_any(), %error, "failed to remove condition ContentAvailable from the Bundle status");
+            }
+            return no_content();
+        }
         Ok(result) => result,
         Err(error) => return failed(&error),
     };

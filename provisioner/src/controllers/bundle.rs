@@ -39,6 +39,7 @@ pub use controller::run;
 pub use conversions::Conversions;
 pub(crate) use credentials::{Error as AccessError, pull_secret};
 pub use job::JobBackoff;
+pub(crate) use status::is_lost;
 pub use status::is_unpacked;
 pub use validate::rejection;
 pub(crate) use validate::truncate;

@@ -76,10 +76,7 @@ pub(super) async fn reconcile(
                 }
             }
             CrdAction::Patch(patch) => {
-                let params = PatchParams {
-                    field_manager: Some(MANAGER.to_owned()),
-                    ..PatchParams::default()
-                };
+                let params = PatchParams::apply(MANAGER);
                 match crds.patch(CRD_NAME, &params, &Patch::Merge(&patch)).await {
                     Ok(patched) => {
                         info!(

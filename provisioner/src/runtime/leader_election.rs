@@ -1,8 +1,9 @@
 //! Leader election: of several replicas, only the holder of a Lease runs controllers.
 //!
-//! The holder renews the Lease every sixth of its duration, and stops leading if it cannot renew for two thirds of the
-//! duration. That is before another replica can take over: each of them waits, by its own clock, for the whole duration
-//! since the last change that it observed. The [`Fence`] stops writes that are still in progress.
+//! The holder renews the Lease every sixth of its duration, retries a failed renewal after a quarter of that time, and stops
+//! leading if it cannot renew for two thirds of the duration. That is before another replica can take over: each of them
+//! waits, by its own clock, for the whole duration since the last change that it observed. The [`Fence`] stops writes that
+//! are still in progress.
 
 mod claim;
 
@@ -104,15 +105,18 @@ impl LeaderLease {
     /// Renews the Lease until renewals failed for too long or another replica leads. `since` is when it was acquired.
     pub(crate) async fn maintain(&self, since: Instant) {
         let mut renewed = since;
+        let mut delay = self.period();
         loop {
             let end = renewed + self.period() * 4;
-            sleep_until((Instant::now() + self.period()).min(end)).await;
+            sleep_until((Instant::now() + delay).min(end)).await;
+            delay = self.period() / 4;
             let requested_at = Instant::now();
             let remaining = end.saturating_duration_since(requested_at);
             let observed = &mut ObservedLease::default();
             match timeout(remaining.min(self.period() * 2), self.attempt(observed)).await {
                 Ok(Ok(LeaseOutcome::Held)) => {
                     renewed = requested_at;
+                    delay = self.period();
                     self.fence.close_at(renewed + self.period() * 4);
                 }
                 // Most likely an earlier request of this replica, which timed out and was still applied.
@@ -205,11 +209,62 @@ impl LeaderLease {
         };
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
-            lease_duration_seconds: i32::try_from(self.duration.as_secs()).ok(),
+            // Rounded up, because other replicas wait for this duration.
+            lease_duration_seconds: i32::try_from(self.duration.as_millis().div_ceil(1000)).ok(),
             acquire_time: acquired,
             renew_time: Some(now),
             lease_transitions: Some(transitions),
             ..previous
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+    use tower::{BoxError, service_fn};
+
+    use super::*;
+
+    /// Returns the Lease of a replica. Its API server is unavailable until an instant.
+    fn lease(duration: Duration, available: Instant) -> LeaderLease {
+        let server = service_fn(move |_: Request<Body>| async move {
+            if Instant::now() < available {
+                return Err(BoxError::from("connection refused"));
+            }
+            let held = json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NAME},
+                "spec": {"holderIdentity": "me"},
+            });
+            Ok(Response::new(Body::from(held.to_string().into_bytes())))
+        });
+        let (client, fence) = (Client::new(server, "default"), Fence::default());
+        LeaderLease::new(client, "default", "me".to_owned(), duration, fence)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_lease_outlasts_a_minute_without_the_api_server() {
+        // The duration of the release payload.
+        let duration = Duration::from_secs(137);
+        for (outage, is_held) in [(60, true), (100, false)] {
+            // The outage starts just before the first renewal.
+            let acquired = Instant::now();
+            let available = acquired + duration / 6 + Duration::from_secs(outage);
+            let lease = lease(duration, available);
+            let lost = timeout(duration * 3, lease.maintain(acquired)).await;
+            assert_eq!(lost.is_err(), is_held, "{outage} s");
+        }
+    }
+
+    #[tokio::test]
+    async fn lease_duration_is_rounded_up_to_seconds() {
+        let seconds = |millis| {
+            let lease = lease(Duration::from_millis(millis), Instant::now());
+            let spec = lease.spec(None, &LeaseAction::Take);
+            spec.lease_duration_seconds
+        };
+        assert_rows!(seconds(1900) => Some(2); seconds(2000) => Some(2); seconds(15_000) => Some(15));
     }
 }

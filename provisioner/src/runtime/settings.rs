@@ -17,6 +17,8 @@ pub struct Settings {
     pub system_namespace: String,
     /// Prefix of contentURLs: `https://core.rukpak-system.svc`.
     pub external_address: String,
+    /// Address to which the pods of unpack Jobs send content and their tokens: `https://core.rukpak-system.svc`.
+    pub content_address: String,
     /// Kinds that the cluster need not serve, as `kind.group` in any version: `ServiceMonitor.monitoring.coreos.com`.
     pub optional_kinds: BTreeSet<String>,
     /// Options and limits for unpacking bundles.
@@ -211,6 +213,7 @@ impl Default for Settings {
         Self {
             system_namespace: "rukpak-system".to_owned(),
             external_address: "https://core.rukpak-system.svc".to_owned(),
+            content_address: "https://core.rukpak-system.svc".to_owned(),
             optional_kinds: OPTIONAL_KINDS.iter().map(|&kind| kind.to_owned()).collect(),
             unpack: unpacker::Options::default(),
             manifests: yaml::Limits::with_values(MAX_VALUES),

@@ -12,13 +12,15 @@ use manifests::{
     api::bundle::{Bundle, BundleSource},
     content::Content,
 };
+use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tests::{Auth, HttpProxy, OWNER, Registry, TestCa};
 
 use crate::{
+    content::support::{account, apply_roles, visit},
     openshift::definition_of,
     support::{
-        self, Options, Provisioner, apply, config_map, create, define, delete, insecure,
+        self, Options, Provisioner, SYSTEM, apply, config_map, create, define, delete, insecure,
         merge_status, namespace_object, notes_about, plain, publish, trusting, unique, until,
         without_controllers,
     },
@@ -146,6 +148,7 @@ async fn mirrors_and_blocked_registries_are_followed() {
     let lab = Lab::new().await;
     mirrors_are_followed_without_a_restart(&lab).await;
     blocked_sources_are_not_contacted(&lab).await;
+    processes_without_controllers_follow_the_cluster(&lab).await;
 }
 
 /// Leaves no mirrors behind.
@@ -238,4 +241,43 @@ async fn blocked_sources_are_not_contacted(lab: &Lab) {
     let _provisioner = lab.provisioner(&["--follow-openshift=false", &conf]).await;
     let last = lab.bundle(&source.image("org/app:v1")).await;
     lab.unpacked(&last).await;
+}
+
+/// Returns the status of a download from a new process without controllers, whose store is empty.
+async fn served(lab: &Lab, bundle: &str, token: &str) -> StatusCode {
+    let provisioner = lab.provisioner(&["--controllers=none"]).await;
+    let (browser, base) = visit(lab.client(), &provisioner).await;
+    let request = browser.get(format!("{base}/bundles/{bundle}.tgz"));
+    let answer = request.bearer_auth(token).send().await.unwrap();
+    answer.status()
+}
+
+/// A process without controllers fetches the content that it serves.
+async fn processes_without_controllers_follow_the_cluster(lab: &Lab) {
+    let (source, mirror) = (Registry::plain(), Registry::plain());
+    let copy = mirror.image("copies/app:v1");
+    let digest = publish(&copy, &content("served"), &insecure()).await;
+    let hosts = [source.host(), mirror.host()];
+    lab.apply(&image_config(&json!({"insecureRegistries": hosts})))
+        .await;
+    let (place, copies) = (source.image("org"), [mirror.image("copies")]);
+    let set = mirror_set("ImageDigestMirrorSet", "served", &place, &copies, "");
+    lab.apply(&set).await;
+    // The Bundle itself accepts the source without TLS.
+    let pinned = support::image(&source.image(&format!("org/app@{digest}")));
+    let name = lab.bundle_of(pinned).await;
+    let provisioner = lab.provisioner(&[]).await;
+    lab.unpacked(&name).await;
+    drop(provisioner);
+
+    apply_roles(&lab.cluster).await;
+    let (_, token) = account(&lab.cluster, SYSTEM, &["bundle-reader"]).await;
+    // Only the mirror has the image.
+    assert_eq!(served(lab, &name, &token).await, StatusCode::OK);
+    // The source has the image too, and is blocked.
+    publish(&source.image("org/app:v1"), &content("served"), &insecure()).await;
+    let blocked = json!({"insecureRegistries": hosts, "blockedRegistries": hosts});
+    lab.apply(&image_config(&blocked)).await;
+    let status = served(lab, &name, &token).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
 }

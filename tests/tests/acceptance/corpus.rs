@@ -3,7 +3,6 @@
 use std::fs;
 
 use convert::{Code, Options};
-use manifests::object::Object;
 use serde_json::Value;
 use tests::{Case, Corpus, corpus};
 
@@ -41,7 +40,7 @@ fn corpus_bundles_convert_like_the_reference_renderer() {
         }
         let objects = conversion.objects.filter(|_| case.outcome == "converted");
         let Some(objects) = objects else { continue };
-        let found = objects.into_iter().map(Object::into_value);
+        let found = objects.iter().map(|object| object.value().clone());
         let found: Vec<Value> = found.collect();
         let expected = fs::read(corpus.expected(case)).unwrap();
         let expected: Vec<Value> = serde_json::from_slice(&expected).unwrap();

@@ -56,6 +56,7 @@ fn missing_flags_use_the_default_settings() {
     let (settings, defaults) = (&found.settings, settings::Settings::default());
     assert_eq!(settings.system_namespace, defaults.system_namespace);
     assert_eq!(settings.external_address, defaults.external_address);
+    assert_eq!(settings.content_address, defaults.content_address);
     assert_eq!(settings.optional_kinds, defaults.optional_kinds);
     assert_eq!(settings.unpack, defaults.unpack);
     assert_eq!(settings.resync, defaults.resync);
@@ -80,6 +81,7 @@ fn flags_set_the_settings() {
     assert_rows! {
         settings.system_namespace => "operators";
         settings.external_address => "https://core.operators.svc";
+        settings.content_address => "https://core.operators.svc";
         settings.optional_kinds.into_iter().collect::<Vec<_>>() => ["A.example.com", "B.example.com"];
         settings.persistent_store => true;
         !settings.release_payload => true;
@@ -130,6 +132,7 @@ fn invalid_flags_are_rejected_with_a_remedy() {
         "--optional-kinds=servicemonitors" => "use Kind.group";
         "--http-external-address=core.svc" => "use https://HOST";
         "--http-external-address=https://me@core.svc" => "use https://HOST";
+        "--content-address=core.svc" => "use https://HOST";
         "--health-probe-bind-address=8081" => "use :PORT, IP:PORT, or 0";
         "--content-bind-address=0" => "--content-bind-address";
         "--catalog-ports=20000" => "use FIRST-LAST";

@@ -185,7 +185,7 @@ pub(super) fn image(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Parses an address that `/bundles/…` is appended to.
+/// Parses an address that a path such as `/bundles/…` is appended to.
 pub(super) fn external_address(text: &str) -> Result<String, String> {
     let problem = "use https://HOST or https://HOST:PORT, with or without a path";
     let url: Url = text

@@ -37,7 +37,7 @@ use super::{
     job::{self, JobQueue},
     reconcile::{BundleContext, Error, reconcile},
     source,
-    status::is_unpacked,
+    status::{is_lost, is_unpacked},
     uid,
 };
 use crate::{
@@ -91,8 +91,6 @@ pub async fn run(ctx: Context, bundles: Arc<BundleCache>, stop: CancellationToke
         let bundles = Arc::clone(&bundles);
         move |map: PartialObjectMeta<ConfigMap>| {
             let mut names = bundles.of_config_map(&map.name_any());
-            let waits_for_upload =
-                |bundle: &Bundle| source::is_upload(&bundle.spec.source) && !is_unpacked(bundle);
             names.extend(
                 owner(&map).filter(|name| bundle_matches(&bundles, name, waits_for_upload)),
             );
@@ -220,8 +218,13 @@ fn changed(
     })
 }
 
+/// Reports whether a Bundle waits for an upload: it is not unpacked, or the cluster has lost its content.
+fn waits_for_upload(bundle: &Bundle) -> bool {
+    source::is_upload(&bundle.spec.source) && (!is_unpacked(bundle) || is_lost(bundle))
+}
+
 /// Returns a hash of the fields whose change causes a reconcile. A status that only reports more progress of the controller
-/// causes none; the removal of the status does.
+/// causes none. The removal of the status does, and so does the loss or the return of uploaded content.
 fn state(bundle: &Bundle) -> u64 {
     let mut hasher = DefaultHasher::new();
     bundle.metadata.uid.hash(&mut hasher);
@@ -232,6 +235,7 @@ fn state(bundle: &Bundle) -> u64 {
         .is_some()
         .hash(&mut hasher);
     is_unpacked(bundle).hash(&mut hasher);
+    waits_for_upload(bundle).hash(&mut hasher);
     bundle.status.is_some().hash(&mut hasher);
     hasher.finish()
 }
@@ -316,12 +320,45 @@ mod tests {
             let status = json!({"phase": "Unpacking", "conditions": [condition]});
             bundle("b", "1", 1, &status)
         };
+        let unpacked = |type_: &str, status: &str| {
+            let condition = |type_: &str, status: &str| {
+                json!({
+                    "type": type_, "status": status, "reason": "Any", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                })
+            };
+            let status = json!({
+                "phase": "Unpacked", "observedGeneration": 1, "contentDigest": "sha256:aa", "contentURL": "https://a",
+                "resolvedSource": {"type": "upload"},
+                "conditions": [condition("Unpacked", "True"), condition(type_, status)],
+            });
+            bundle("b", "1", 1, &status)
+        };
+        let found = || unpacked("Other", "True");
+        let lost = || unpacked("ContentAvailable", "False");
+        for (bundle, expected) in [
+            (new("b", "1"), true),
+            (pending("one"), true),
+            (found(), false),
+            (lost(), true),
+            (
+                with!((*lost()).clone() => spec.source.type_: "image".to_owned()).into(),
+                false,
+            ),
+        ] {
+            assert_eq!(waits_for_upload(&bundle), expected, "{bundle:?}");
+        }
         assert_eq!(ready.waiting(), ["list Bundles"]);
         for (change, expected) in vec![
             (Listed(vec![new("a", "1"), new("b", "1")]), "a b"),
             (Applied(new("a", "1")), ""),
             (Applied(pending("one")), "b"),
             (Applied(pending("two")), ""),
+            (Applied(found()), "b"),
+            (Applied(lost()), "b"),
+            (Applied(lost()), ""),
+            // The content service has received the content again.
+            (Applied(found()), "b"),
             (Applied(new("b", "1")), "b"),
             (Applied(bundle("a", "1", 2, &Value::Null)), "a"),
             (Listed(vec![bundle("a", "1", 2, &Value::Null)]), ""),

@@ -20,6 +20,7 @@ mod state;
 
 use std::{collections::BTreeSet, time::Duration};
 
+use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::{
     Api, ResourceExt,
@@ -155,16 +156,10 @@ pub(super) async fn fetch_with_job(
         JobState::Running => Ok(FetchState::Unpacking),
         JobState::Stuck(message) => Err(Error::Stuck { message }.into()),
         JobState::Failed { message, since } => {
-            // The clocks of the machines may differ. The delay is limited, so that a wrong clock cannot prevent retries.
-            let passed = since.map_or(Duration::ZERO, |since| {
-                let passed = (ctx.now)().duration_since(since);
-                Duration::try_from(passed).unwrap_or_default()
-            });
-            let remaining = MIN_RETRY_DELAY.saturating_sub(passed);
             let wait = ctx
                 .job_backoff
                 .wait(uid(bundle), Instant::now())
-                .max(remaining);
+                .max(remaining_delay(since, (ctx.now)()));
             if wait.is_zero() {
                 return reconciler.replace(&job).await;
             }
@@ -176,6 +171,15 @@ pub(super) async fn fetch_with_job(
             .into())
         }
     }
+}
+
+/// Returns the remainder of [`MIN_RETRY_DELAY`] since the failure of a Job. A failure at an unknown time, or far in the
+/// future because of a wrong clock, causes no delay, so that it cannot prevent retries.
+fn remaining_delay(since: Option<Timestamp>, now: Timestamp) -> Duration {
+    let end = since.and_then(|since| since.checked_add(MIN_RETRY_DELAY).ok());
+    let left = end.and_then(|end| Duration::try_from(end.duration_since(now)).ok());
+    left.filter(|left| *left <= 2 * MIN_RETRY_DELAY)
+        .unwrap_or_default()
 }
 
 /// Deletes a Job that has done its work but does not end, because a container injected by a policy keeps its pod running. A
@@ -406,4 +410,24 @@ fn api(ctx: &Context) -> Api<Job> {
 
 fn qualified_name(ctx: &Context, name: &str) -> String {
     format!("{}/{name}", ctx.settings.system_namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_clock_does_not_prevent_the_next_job() {
+        let now = Timestamp::UNIX_EPOCH;
+        let failed = |seconds| Some(Timestamp::from_second(seconds).unwrap());
+        assert_each!(|since, seconds| remaining_delay(since, now) => Duration::from_secs(seconds);
+            failed(0) => 15;
+            failed(-5) => 10;
+            failed(-20) => 0;
+            // The clock of the controller manager is a little ahead.
+            failed(5) => 20;
+            failed(600) => 0;
+            None => 0;
+        );
+    }
 }

@@ -65,7 +65,7 @@ pub fn is_unpacked(bundle: &Bundle) -> bool {
 }
 
 /// Reports whether the status says that the content of an unpacked Bundle is missing.
-pub(super) fn is_lost(bundle: &Bundle) -> bool {
+pub(crate) fn is_lost(bundle: &Bundle) -> bool {
     let status = bundle.status.as_ref();
     status.is_some_and(|status| find(&status.conditions, CONTENT_AVAILABLE).is_some())
 }

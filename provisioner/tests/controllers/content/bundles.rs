@@ -1,11 +1,12 @@
 //! `/bundles/<name>.tgz`: permissions and forms of downloads.
 
 use kube::ResourceExt;
+use provisioner::content::Options;
 use reqwest::Method;
 use serde_json::json;
 use tests::assert_has;
 
-use super::support::{Answer, Site, digest, image, saying};
+use super::support::{Answer, Site, digest, image, namespace, noise, saying};
 use crate::support::operator;
 
 #[tokio::test]
@@ -131,4 +132,42 @@ async fn missing_content_is_explained(site: &Site, token: &str) {
     let lost = site.get(&path, token).await;
     assert_eq!(lost.status, 503);
     assert_eq!(lost.header("retry-after"), "5");
+}
+
+#[tokio::test]
+async fn every_download_takes_a_slot() {
+    let options = tests::with!(Options, downloads: 1);
+    let mut site = Site::start_with(namespace().await, options, |_| {}).await;
+    site.until_ready().await;
+    let token = site.token(&["bundle-reader", "bundle-uploader"]).await;
+    let plain = site.bundle("plain", image()).await;
+    // More than the buffers of a connection.
+    site.unpacked(&plain, &site.stored(&noise(15 << 20))).await;
+    let registry = site.bundle("registry", image()).await;
+    let stored = site.stored(&operator("etcd", "1.0.0", &[]));
+    site.unpacked(&registry, &stored).await;
+    let (uploaded, content) = (site.waiting().await.name_any(), saying("hello"));
+    let answer = site.upload(&uploaded, &token, &content).await;
+    assert_eq!(answer.status, 201, "{:?}", answer.rejection());
+
+    let converted = format!("/bundles/{}.tgz", registry.name_any());
+    let upload = format!("/uploads/{uploaded}.tgz");
+    // A client that does not read its response takes the only slot.
+    let path = format!("/bundles/{}.tgz", plain.name_any());
+    let stalled = site.request(Method::GET, &path, &token).await;
+    let stalled = stalled.send().await.unwrap();
+    assert_eq!(stalled.status(), 200);
+    let refused = tokio::join!(site.get(&converted, &token), site.get(&upload, &token));
+    for answer in [refused.0, refused.1] {
+        answer.assert_rejected(503, "Unavailable", "too many concurrent downloads; retry");
+    }
+    // A client that has the upload already needs no slot.
+    let request = site.request(Method::GET, &upload, &token).await;
+    let tag = format!("\"{}\"", digest(&content));
+    let unchanged = Answer::from_request(request.header("If-None-Match", tag)).await;
+    assert_eq!(unchanged.status, 304);
+
+    drop(stalled);
+    assert_eq!(site.get(&upload, &token).await.content(), content);
+    assert_eq!(site.get(&converted, &token).await.status, 200);
 }

@@ -144,11 +144,21 @@ impl Site {
         tls_secret: Option<&str>,
         change: impl FnOnce(&mut Settings),
     ) -> Self {
+        let options = tests::with!(Options, tls_secret: tls_secret.map(str::to_owned));
+        Self::start_with(namespace, options, change).await
+    }
+
+    /// Like [`Site::start`], with other options. The service listens on a free port.
+    pub(super) async fn start_with(
+        namespace: String,
+        options: Options,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
         let cluster = cluster().await;
         let client = cluster.client().unwrap();
-        let external_address = format!("https://core.{namespace}.svc");
-        let mut settings =
-            tests::with!(Settings, system_namespace: namespace.clone(), external_address);
+        let address = format!("https://core.{namespace}.svc");
+        let mut settings = tests::with!(Settings, system_namespace: namespace.clone(),
+            external_address: address.clone(), content_address: address);
         change(&mut settings);
         let conversions = Arc::new(Conversions::new(settings.manifests));
         let dir = tempfile::tempdir().unwrap();
@@ -166,8 +176,7 @@ impl Site {
             leading: leading.clone(),
             now: Timestamp::now,
         };
-        let (bind, tls_secret) = (([127, 0, 0, 1], 0).into(), tls_secret.map(str::to_owned));
-        let options = tests::with!(Options, bind, tls_secret);
+        let options = tests::with!(options => bind: ([127, 0, 0, 1], 0).into());
         let service = Service::bind(parts, &options).await.unwrap();
         let (port, ready) = (service.address().port(), service.ready());
         let stop = CancellationToken::new();

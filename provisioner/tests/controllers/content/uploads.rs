@@ -5,7 +5,10 @@ use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use kube::ResourceExt;
 use manifests::{
-    api::bundle::{Bundle, Phase},
+    api::{
+        bundle::{Bundle, Phase},
+        condition::{CONTENT_AVAILABLE, find},
+    },
     content::Content,
 };
 use reqwest::Method;
@@ -100,11 +103,16 @@ async fn uploads_are_answered_as_rukpak_answers_them(site: &Site, token: &str) {
     }
     site.unpacked(&bundle, &digest(&first)).await;
     assert_eq!(site.upload(&name, token, &first).await.status, 204);
-    // An upload that the cluster has lost is stored again.
+    // An upload that the cluster has lost is stored again. If only the store has lost it, nothing is written to the cluster.
     let index = format!("{name}-upload");
     delete(&site.config_maps(), &index).await;
-    assert_eq!(site.upload(&name, token, &first).await.status, 204);
-    assert_eq!(restored(site, &bundle).await, Some(digest(&first)));
+    for _ in 0..2 {
+        report_lost_content(site, &bundle).await;
+        assert_eq!(site.upload(&name, token, &first).await.status, 204);
+        assert_eq!(restored(site, &bundle).await, Some(digest(&first)));
+        let conditions = site.fresh(&bundle).await.status.unwrap().conditions;
+        assert!(find(&conditions, CONTENT_AVAILABLE).is_none());
+    }
     site.store.remove(&digest(&second)).unwrap();
     let (status, _, message) = site.upload(&name, token, &second).await.rejection();
     let late = "bundle has already been unpacked, cannot change content of existing bundle";
@@ -112,6 +120,16 @@ async fn uploads_are_answered_as_rukpak_answers_them(site: &Site, token: &str) {
     // Content of a rejected upload is removed.
     assert!(site.store.hold(&digest(&second)).is_err());
     assert_eq!(restored(site, &bundle).await, Some(digest(&first)));
+}
+
+/// Reports lost content in the status of an unpacked Bundle, as the Bundle controller does.
+async fn report_lost_content(site: &Site, bundle: &Bundle) {
+    let lost = json!({
+        "type": CONTENT_AVAILABLE, "status": "False", "reason": "UnpackPending", "message": "waiting for the upload",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    site.patch(bundle, &json!({"status": {"conditions": [lost]}}))
+        .await;
 }
 
 async fn invalid_archives_leave_nothing(site: &Site, token: &str) {

@@ -36,6 +36,12 @@ const TOKEN_LIFETIME: u32 = 600;
 const TTL_AFTER_FINISHED: u32 = 900;
 /// Maximum number of pods that fail for other reasons than an exit code of the program.
 const BACKOFF_LIMIT: u32 = 2;
+/// Architecture of this process in Kubernetes. The unpack image is often built for one architecture only.
+const ARCHITECTURE: &str = match std::env::consts::ARCH.as_bytes() {
+    b"x86_64" => "amd64",
+    b"aarch64" => "arm64",
+    _ => std::env::consts::ARCH,
+};
 /// Number of hexadecimal digits of a hash that make collisions unlikely.
 const HASH_DIGITS: usize = 8;
 
@@ -177,6 +183,8 @@ fn pod(bundle: &Bundle, image: &Image, mode: UnpackMode, settings: &Settings) ->
         "serviceAccountName": ACCOUNT,
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": tolerations(settings),
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 5,
         "imagePullSecrets": secrets,
@@ -193,6 +201,23 @@ fn pod(bundle: &Bundle, image: &Image, mode: UnpackMode, settings: &Settings) ->
     })
 }
 
+/// Returns the toleration for the taint of nodes of this architecture. Pods of the release payload run on control plane nodes
+/// too, like the provisioner: a cluster may have no other nodes yet.
+fn tolerations(settings: &Settings) -> Vec<Value> {
+    let architecture =
+        json!({"key": "kubernetes.io/arch", "operator": "Equal", "value": ARCHITECTURE});
+    let control_plane = |key| json!({"key": key, "operator": "Exists", "effect": "NoSchedule"});
+    let mut tolerations = vec![architecture];
+    if settings.release_payload {
+        let keys = [
+            "node-role.kubernetes.io/master",
+            "node-role.kubernetes.io/control-plane",
+        ];
+        tolerations.extend(keys.map(control_plane));
+    }
+    tolerations
+}
+
 fn container(
     bundle: &Bundle,
     settings: &Settings,
@@ -203,7 +228,7 @@ fn container(
     mount: &Value,
 ) -> Value {
     let limits = &settings.unpack.limits;
-    let address = settings.external_address.trim_end_matches('/');
+    let address = settings.content_address.trim_end_matches('/');
     // The timeout of the program ends before the deadline of the Job, because the program can report the reason.
     let timeout = settings.jobs.deadline.as_secs() / 2;
     json!({
@@ -284,6 +309,54 @@ mod tests {
     fn declared(bundle: &Bundle, image: &Image, mode: UnpackMode) -> Value {
         let job = build_job(bundle, image, mode, &Settings::default()).unwrap();
         serde_json::to_value(job).unwrap()
+    }
+
+    fn declared_with(settings: &Settings) -> Value {
+        let job = build_job(&bundle(None), &tag(), UnpackMode::ImageVolume, settings).unwrap();
+        serde_json::to_value(job).unwrap()
+    }
+
+    #[test]
+    fn content_is_sent_to_the_service_in_the_cluster() {
+        let default = Settings::default();
+        let external = with!(Settings, external_address: "https://elsewhere.example".to_owned());
+        let outside = with!(Settings, content_address: "https://192.0.2.1:8443".to_owned());
+        let to = |settings: &Settings| {
+            let job = declared_with(settings);
+            let args = &job["spec"]["template"]["spec"]["containers"][0]["args"];
+            let mut args = args.as_array().unwrap().iter().filter_map(Value::as_str);
+            let to = args.find(|arg| arg.starts_with("--to=")).unwrap();
+            to.to_owned()
+        };
+        assert_rows! {
+            to(&default) => "--to=https://core.rukpak-system.svc/unpack/b.tgz";
+            to(&external) => "--to=https://core.rukpak-system.svc/unpack/b.tgz";
+            to(&outside) => "--to=https://192.0.2.1:8443/unpack/b.tgz";
+            declared_with(&external) => declared_with(&default), "with the same hash";
+        }
+    }
+
+    #[test]
+    fn pods_run_on_linux_nodes_and_tolerate_own_architecture() {
+        let keys = |settings: &Settings| {
+            let pod = declared_with(settings)["spec"]["template"]["spec"].take();
+            assert_eq!(pod["nodeSelector"], json!({"kubernetes.io/os": "linux"}));
+            let tolerations = pod["tolerations"].as_array().unwrap().iter();
+            let tolerated = tolerations.map(|toleration| {
+                let value = toleration["value"].as_str().unwrap_or_default();
+                format!("{}={value}", toleration["key"].as_str().unwrap())
+            });
+            tolerated.collect::<Vec<_>>()
+        };
+        let own = [format!("kubernetes.io/arch={ARCHITECTURE}")];
+        let roles = ["master", "control-plane"];
+        let roles = roles.map(|role| format!("node-role.kubernetes.io/{role}="));
+        let payload = with!(Settings, release_payload: true);
+        assert_rows! {
+            ARCHITECTURE => if cfg!(target_arch = "x86_64") { "amd64" } else { "arm64" };
+            keys(&Settings::default()) => own;
+            keys(&payload) => [&own[..], &roles[..]].concat();
+        }
     }
 
     #[test]
