@@ -12,18 +12,23 @@ pub(crate) mod watch;
 
 use std::{fmt::Display, future::Future};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use apply::revision::{
     Revision,
     store::{self, Reference, Store},
 };
-use kube::{Api, Client, Config, ResourceExt as _};
+use futures::{StreamExt as _, stream};
+use kube::{
+    Api, Client, Config, ResourceExt as _,
+    api::{Patch, PatchParams},
+};
 use manifests::api::{
     bundle::Bundle,
     bundle_instance::{BundleInstance, RevisionStatus},
     owner::InstanceOwner,
     revision::RevisionDetails,
 };
+use serde_json::Value;
 
 use crate::{
     ExitStatus,
@@ -33,6 +38,12 @@ use crate::{
 
 /// Field manager of the changes to BundleInstances.
 pub(crate) const FIELD_MANAGER: &str = "rukpak-cli";
+
+/// Maximum number of attempts of a patch that conflicts with changes by other clients.
+pub(crate) const MAX_ATTEMPTS: usize = 10;
+
+/// Maximum number of concurrent requests.
+const MAX_CONCURRENT_REQUESTS: usize = 8;
 
 /// A cluster, with a client and its configuration.
 pub(crate) struct Cluster {
@@ -159,10 +170,48 @@ impl Cluster {
         }
     }
 
+    /// Patches a BundleInstance, and repeats that with its latest version while other clients change it. `patch` returns the
+    /// patch of a version, which has to contain its resourceVersion, or `None` if that version needs no patch.
+    pub(crate) async fn patch_instance(
+        &self,
+        mut instance: BundleInstance,
+        doing: &str,
+        patch: impl Fn(&BundleInstance) -> anyhow::Result<Option<Value>>,
+    ) -> anyhow::Result<BundleInstance> {
+        let name = instance.name_any();
+        let params = PatchParams::apply(FIELD_MANAGER);
+        for _ in 0..MAX_ATTEMPTS {
+            let Some(patch) = patch(&instance)? else {
+                return Ok(instance);
+            };
+            let patched = self
+                .instances()
+                .patch(&name, &params, &Patch::Merge(patch))
+                .await;
+            match patched {
+                Ok(changed) => return Ok(changed),
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    instance = self.instance(&name).await?;
+                }
+                Err(error) => return Err(self.explain(format!("{doing} {name}"), error)),
+            }
+        }
+        bail!("too many concurrent changes to BundleInstance {name}; retry")
+    }
+
     /// Reports whether the object does not exist, while its API is served.
     pub(crate) fn is_absent(error: &kube::Error) -> bool {
         api_error::is_absent(error)
     }
+}
+
+/// Sends requests concurrently, and returns their results in order.
+pub(crate) async fn join<T>(requests: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let requests: Vec<_> = requests.collect();
+    stream::iter(requests)
+        .buffered(MAX_CONCURRENT_REQUESTS)
+        .collect()
+        .await
 }
 
 /// Waits for a future up to a limit, or without a limit if it is zero; `None` after the limit.

@@ -36,6 +36,14 @@ impl Identity {
     pub fn order(self) -> impl Ord {
         (kind_order(&self.group, &self.kind), self)
     }
+
+    /// Returns the line of a deferred object in `status.waiting` of its BundleInstance, such as `ServiceMonitor
+    /// monitoring.coreos.com/v1 operators/etcd`.
+    pub fn deferred_line(&self, api_version: &str) -> String {
+        let slash = if self.namespace.is_empty() { "" } else { "/" };
+        let (kind, namespace, name) = (&self.kind, &self.namespace, &self.name);
+        format!("{kind} {api_version} {namespace}{slash}{name}")
+    }
 }
 
 /// Splits `apiVersion` into group and version; the core group is empty.

@@ -150,12 +150,10 @@ impl Pruner<'_> {
         }
         Ok(
             if !terminating.is_empty() && (self.has_operator || remaining.is_empty()) {
-                let terminating: Vec<_> = terminating.iter().collect();
                 CrdUsage::Terminating(describe_terminating(&terminating))
             } else if remaining.is_empty() {
                 CrdUsage::No
             } else {
-                let remaining: Vec<_> = remaining.iter().collect();
                 CrdUsage::Yes(describe_remaining(count, &remaining, "left"))
             },
         )
@@ -201,10 +199,8 @@ impl Pruner<'_> {
             CleanupOutcome::Terminating("many custom resources are still being deleted".to_owned())
         } else if !terminating.is_empty() {
             // A released CRD would let the removal continue with the operator.
-            let terminating: Vec<_> = terminating.iter().collect();
             CleanupOutcome::Terminating(describe_terminating(&terminating))
         } else if !retained.is_empty() {
-            let retained: Vec<_> = retained.iter().collect();
             CleanupOutcome::Retained(format!(
                 "{}, kept by their annotation {}; delete them and then the CRD",
                 describe_remaining(retained.len(), &retained, "left"),
@@ -278,7 +274,7 @@ fn is_terminating(metadata: &Value) -> bool {
 }
 
 /// Formats terminating custom resources, with the remedy for finalizers that are not removed.
-fn describe_terminating(terminating: &[&Value]) -> String {
+fn describe_terminating(terminating: &[Value]) -> String {
     format!(
         "{}; make sure that the controllers of their finalizers run, or remove the finalizers",
         describe_remaining(terminating.len(), terminating, "being deleted")
@@ -286,7 +282,7 @@ fn describe_terminating(terminating: &[&Value]) -> String {
 }
 
 /// Formats custom resources: `3 custom resources are left (a/x, a/y, b/z)`.
-fn describe_remaining(count: usize, some: &[&Value], state: &str) -> String {
+fn describe_remaining(count: usize, some: &[Value], state: &str) -> String {
     let mut names: Vec<_> = some
         .iter()
         .take(MAX_NAMED)

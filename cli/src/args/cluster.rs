@@ -9,7 +9,6 @@ use super::duration;
 
 /// Cluster that the command uses.
 #[derive(Debug, Args)]
-#[cfg_attr(test, derive(Default))]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct ClusterArgs {
     /// Kubeconfig file. Default: the files of $KUBECONFIG, ~/.kube/config, or the service account of the pod.

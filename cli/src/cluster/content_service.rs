@@ -43,6 +43,11 @@ pub(crate) struct ContentService<'a> {
     transport: Transport,
 }
 
+/// A failure that a later attempt may not have, as during a change of the leader: no pod is ready, or the connection fails.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct Temporary(anyhow::Error);
+
 /// Result of an upload.
 pub(crate) enum UploadResult {
     Accepted,
@@ -86,10 +91,12 @@ impl<'a> ContentService<'a> {
         progress::display(&format!("uploading {}", size(archive.len() as u64)));
         let path = format!("/uploads/{bundle}.tgz");
         let request = self.request(Method::PUT, &path, Full::new(archive))?;
-        let response = self.send(request).await.context(problem.clone())?;
-        let (status, body) = match response {
+        let (status, body) = match self.send(request).await {
             Ok(response) => response,
-            Err(error) => return Ok(UploadResult::RetryLater(format!("{problem}: {error:#}"))),
+            Err(error) if error.is::<Temporary>() => {
+                return Ok(UploadResult::RetryLater(format!("{problem}: {error:#}")));
+            }
+            Err(error) => return Err(error.context(problem)),
         };
         if status.is_success() {
             return Ok(UploadResult::Accepted);
@@ -107,7 +114,7 @@ impl<'a> ContentService<'a> {
         let path = format!("/bundles/{bundle}.tgz{query}");
         let request = self.request(Method::GET, &path, Full::default())?;
         progress::display(&format!("downloading the content of {bundle}"));
-        let (status, body) = self.send(request).await??;
+        let (status, body) = self.send(request).await?;
         if !status.is_success() {
             bail!("{}", describe_rejection(status, &body));
         }
@@ -130,60 +137,46 @@ impl<'a> ContentService<'a> {
             .context("failed to create a request for the content service")
     }
 
-    /// Sends a request. The inner error may be temporary, as during a change of the leader: no pod is ready, or the connection
-    /// fails.
+    /// Sends a request. The error may be [`Temporary`].
     async fn send(
         &self,
         request: Request<Full<Bytes>>,
-    ) -> anyhow::Result<anyhow::Result<(http::StatusCode, Bytes)>> {
+    ) -> anyhow::Result<(http::StatusCode, Bytes)> {
         let name = ServerName::try_from(self.name())
             .context("invalid TLS server name for the content service")?;
+        let (roots, limit) = (&self.roots, MAX_RESPONSE_SIZE);
         let (is_tls_error, error) = match &self.transport {
             Transport::PortForward => {
-                let mut forward = match port_forward::forward(self.cluster).await? {
-                    Ok(forward) => forward,
-                    Err(error) => return Ok(Err(error)),
-                };
-                let result = transfer::exchange(
-                    &self.roots,
-                    name,
-                    forward.stream()?,
-                    request,
-                    MAX_RESPONSE_SIZE,
-                )
-                .await;
-                match result {
+                let mut forward = port_forward::forward(self.cluster).await?;
+                let stream = forward.stream()?;
+                match transfer::exchange(roots, name, stream, request, limit).await {
                     // Only the port-forward knows the reason of a broken connection.
                     Err(error) => (transfer::is_tls_error(&error), forward.explain(error).await),
-                    done => return Ok(done),
+                    done => return done,
                 }
             }
             Transport::Direct { host, port } => {
                 let address = (host.trim_matches(['[', ']']), *port);
                 let connected = tokio::net::TcpStream::connect(address);
                 let connected = tokio::time::timeout(transfer::IDLE_TIMEOUT, connected).await;
-                let connected = connected
+                let stream = connected
                     .map_err(anyhow::Error::from)
                     .and_then(|done| Ok(done?))
                     .with_context(|| {
                         format!("failed to reach the content service at {host}:{port}")
-                    });
-                let stream = match connected {
-                    Ok(stream) => stream,
-                    Err(error) => return Ok(Err(error)),
-                };
-                let (roots, limit) = (&self.roots, MAX_RESPONSE_SIZE);
+                    })
+                    .map_err(Temporary)?;
                 match transfer::exchange(roots, name, stream, request, limit).await {
                     Err(error) => (transfer::is_tls_error(&error), error),
-                    done => return Ok(done),
+                    done => return done,
                 }
             }
         };
-        if is_tls_error {
-            Err(error)
+        Err(if is_tls_error {
+            error
         } else {
-            Ok(Err(error))
-        }
+            Temporary(error).into()
+        })
     }
 
     /// Returns the DNS name in the certificate of the service.

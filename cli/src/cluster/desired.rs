@@ -154,7 +154,7 @@ async fn place(
             });
             let is_recorded = possible.iter().any(|possible| recorded.contains(possible));
             desired_identities.extend(possible);
-            if !is_recorded && !deferred.contains(&deferred_line(&object)) {
+            if !is_recorded && !deferred.contains(&identity.deferred_line(object.api_version())) {
                 desired.newly_deferred.push(object);
             }
             desired.missing_kinds.push(identity);
@@ -193,15 +193,6 @@ async fn place(
         .filter(|identity| !desired_identities.contains(identity))
         .collect();
     Ok(desired)
-}
-
-/// Returns the line for a deferred object in `status.waiting`: `ServiceMonitor monitoring.coreos.com/v1 operators/etcd`.
-fn deferred_line(object: &Object) -> String {
-    let (kind, api_version) = (object.kind(), object.api_version());
-    match (object.namespace(), object.name()) {
-        ("", name) => format!("{kind} {api_version} {name}"),
-        (namespace, name) => format!("{kind} {api_version} {namespace}/{name}"),
-    }
 }
 
 async fn options(

@@ -212,10 +212,9 @@ fn proxy(
     let (Some(address), Ok(url)) = (value(name), server.to_string().parse()) else {
         return Ok(None); // the first request reports an invalid server
     };
-    // Only `$NO_PROXY` is evaluated here, by the rules of Go, so the address of the proxies is irrelevant.
+    // By the rules of Go: `.example.com` does not match `example.com`.
     let no_proxy = value("NO_PROXY").unwrap_or_default();
-    let proxies = Proxies::of_cluster("http://proxy", "http://proxy", &no_proxy);
-    if proxies.for_url(&url)?.is_none() {
+    if Proxies::of_cluster("", "", &no_proxy).is_direct(&url) {
         return Ok(None);
     }
     let address = if address.contains("://") {
@@ -316,7 +315,7 @@ mod tests {
                 "clusters": [{"name": "k", "cluster": cluster}],
                 "users": [{"name": "u", "user": {"token": "t"}}],
             });
-            let args = ClusterArgs::default();
+            let args = crate::testing::parse(&[]).unwrap();
             select(&serde_json::from_value(file).unwrap(), &args).unwrap()
         };
         let empty = json!({"server": SERVER, "tls-server-name": "", "proxy-url": ""});

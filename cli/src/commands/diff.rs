@@ -5,7 +5,6 @@ pub(crate) mod report;
 
 use std::ffi::OsString;
 
-use futures::{StreamExt as _, stream};
 use manifests::object::Identity;
 use serde_json::Value;
 
@@ -24,9 +23,6 @@ use crate::{
     source,
 };
 use report::{Change, Origin};
-
-/// Maximum number of concurrent requests.
-const MAX_CONCURRENT_REQUESTS: usize = 8;
 
 /// Exit code if differences exist, like that of `kubectl diff`.
 const EXIT_DIFFERENT: u8 = 1;
@@ -184,11 +180,7 @@ async fn applied(
     let requests = objects
         .iter()
         .map(|desired| live.applied(&desired.kind, &desired.object));
-    let requests: Vec<_> = requests.collect();
-    stream::iter(requests)
-        .buffered(MAX_CONCURRENT_REQUESTS)
-        .collect()
-        .await
+    cluster::join(requests).await
 }
 
 /// Returns the live objects, and the identities of those that no longer exist.

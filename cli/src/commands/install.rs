@@ -49,9 +49,6 @@ use request::InstallRequest;
 /// progressing.
 const UNHEALTHY_GRACE: Duration = Duration::from_secs(10);
 
-/// Maximum number of attempts of a patch that conflicts with changes by other clients.
-const MAX_ATTEMPTS: usize = 10;
-
 /// Progress of the command, for the message after an interruption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InstallStage {
@@ -200,34 +197,20 @@ pub(crate) fn summary(instance: &BundleInstance) -> String {
 async fn transfer_template_fields(
     cluster: &Cluster,
     args: &InstallArgs,
-    mut instance: BundleInstance,
+    instance: BundleInstance,
 ) -> anyhow::Result<BundleInstance> {
-    let name = &args.name;
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    for _ in 0..MAX_ATTEMPTS {
+    let doing = "failed to take ownership of fields of BundleInstance";
+    let patch = |instance: &BundleInstance| {
         let transferred =
             template_fields::transfer(instance.managed_fields(), args.force_conflicts);
-        let Some(entries) = transferred else {
-            return Ok(instance);
-        };
-        let patch = Patch::Merge(json!({"metadata": {
-            "uid": instance.uid(), "resourceVersion": instance.resource_version(), "managedFields": entries,
-        }}));
-        match cluster.instances().patch(name, &params, &patch).await {
-            Ok(changed) => return Ok(changed),
-            Err(kube::Error::Api(status)) if status.code == 409 => {
-                instance = cluster.instance(name).await?;
-            }
-            Err(error) => {
-                let doing = format!("failed to take ownership of fields of BundleInstance {name}");
-                return Err(cluster.explain(doing, error));
-            }
-        }
-    }
-    bail!("too many concurrent changes to BundleInstance {name}; retry")
+        let patch = transferred.map(|entries| {
+            json!({"metadata": {
+                "uid": instance.uid(), "resourceVersion": instance.resource_version(), "managedFields": entries,
+            }})
+        });
+        Ok(patch)
+    };
+    cluster.patch_instance(instance, doing, patch).await
 }
 
 /// Applies the instance and returns it as the API server stored it.
@@ -240,8 +223,7 @@ async fn apply(
     let params = PatchParams {
         dry_run: args.dry_run == DryRun::Server,
         force: args.force_conflicts,
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
+        ..PatchParams::apply(FIELD_MANAGER)
     };
     let object = request.object(args, before);
     let applied = cluster

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Kubeconfig of a plugin that creates the file `started`. The plugin does not inherit the streams of the command, which
-/// would stay open.
+/// would remain open.
 const KUBECONFIG: &str = r#"
 apiVersion: v1
 kind: Config

@@ -23,8 +23,8 @@ pub(super) struct Roles<'a> {
     builtin: BTreeMap<&'static str, Vec<Rule>>,
 }
 
-/// A role. OpenShift stores the roles of its own API as RBAC roles, so an object of each API can be the same role. Either
-/// may be applied last, so both count.
+/// A role. OpenShift stores a role of the group `authorization.openshift.io` as an RBAC role, so objects of both groups can
+/// be the same role. Either object may be applied last, so both count.
 #[derive(Default)]
 struct Role<'a> {
     objects: Vec<&'a Object>,

@@ -214,10 +214,7 @@ async fn annotate(shared: &ServiceState, job: &Job, annotations: Value) -> Resul
         "uid": job.uid(),
         "annotations": annotations,
     }}));
-    let params = PatchParams {
-        field_manager: Some(MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = PatchParams::apply(MANAGER);
     let name = job.name_any();
     match time::timeout(REQUEST_TIMEOUT, api.patch(&name, &params, &patch)).await {
         Ok(Ok(patched)) => Ok(patched),

@@ -93,7 +93,7 @@ impl Proxies {
     ///
     /// # Errors
     /// Returns an error if the proxy is unusable.
-    pub fn for_url(&self, url: &Url) -> Result<Option<&Url>> {
+    pub(super) fn for_url(&self, url: &Url) -> Result<Option<&Url>> {
         let proxy = match url.scheme() {
             "https" => self.https.as_ref(),
             _ => self.http.as_ref(),
@@ -107,7 +107,8 @@ impl Proxies {
         }
     }
 
-    fn is_direct(&self, url: &Url) -> bool {
+    /// Reports whether a URL is reached without a proxy: a local address, or an entry of `NO_PROXY`.
+    pub fn is_direct(&self, url: &Url) -> bool {
         let host = match url.host() {
             Some(Host::Domain(name)) => Host::Domain(name.trim_end_matches('.')),
             Some(Host::Ipv6(ip)) => ip.to_ipv4_mapped().map_or(Host::Ipv6(ip), Host::Ipv4),

@@ -9,6 +9,7 @@ use kube::{
 use manifests::api::labels::LEADER;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::Temporary;
 use crate::cluster::Cluster;
 
 /// Label selector of the provisioner's pods. The leader among them holds [`LEASE`].
@@ -25,9 +26,8 @@ pub(super) struct PortForward {
     pod: String,
 }
 
-/// Opens a port-forward. The inner error may be temporary, as during a change of the leader: no pod is ready, or the pod
-/// cannot be reached.
-pub(super) async fn forward(cluster: &Cluster) -> anyhow::Result<anyhow::Result<PortForward>> {
+/// Opens a port-forward. The error may be [`Temporary`].
+pub(super) async fn forward(cluster: &Cluster) -> anyhow::Result<PortForward> {
     let space = &cluster.system_namespace;
     let pods = Api::<Pod>::namespaced(cluster.client.clone(), space);
     let found = pods.list(&ListParams::default().labels(SELECTOR)).await;
@@ -49,31 +49,29 @@ pub(super) async fn forward(cluster: &Cluster) -> anyhow::Result<anyhow::Result<
         chosen = choose(&found.items, holder.as_deref());
     }
     let Some(pod) = chosen else {
-        return Ok(Err(anyhow!(
+        let error = anyhow!(
             "no ready provisioner pod in namespace {space}; check \"kubectl -n {space} get pods\", or set another \
              --system-namespace, or --content-address"
-        )));
+        );
+        return Err(Temporary(error).into());
     };
     let name = pod.name_any();
     let port = port(pod);
-    let forwarder = match pods.portforward(&name, &[port]).await {
-        Ok(forwarder) => forwarder,
-        Err(error) => {
-            let is_temporary = is_temporary(&error);
-            let problem = format!("failed to forward a port to pod {space}/{name}");
-            let error = cluster.explain(problem, error);
-            return if is_temporary {
-                Ok(Err(error))
-            } else {
-                Err(error)
-            };
+    let forwarder = pods.portforward(&name, &[port]).await.map_err(|error| {
+        let is_temporary = is_temporary(&error);
+        let problem = format!("failed to forward a port to pod {space}/{name}");
+        let error = cluster.explain(problem, error);
+        if is_temporary {
+            Temporary(error).into()
+        } else {
+            error
         }
-    };
-    Ok(Ok(PortForward {
+    })?;
+    Ok(PortForward {
         forwarder,
         port,
         pod: format!("{space}/{name}"),
-    }))
+    })
 }
 
 /// Reports whether a later port-forward may succeed: the pod was deleted, or its node does not respond.
@@ -167,8 +165,7 @@ mod tests {
     #[test]
     fn unreachable_pods_are_temporary() {
         let error = |code: u16| {
-            let status = json!({"status": "Failure", "code": code, "reason": "NotFound", "details": {"name": "core-a"}});
-            kube::Error::Api(serde_json::from_value(status).unwrap())
+            crate::testing::refused(json!({"code": code, "details": {"name": "core-a"}}))
         };
         for (code, expected) in [(500, true), (502, true), (404, true), (403, false)] {
             assert_eq!(is_temporary(&error(code)), expected, "{code}");

@@ -88,15 +88,7 @@ pub(super) fn take(
     }
     let mut dropped = Vec::new();
     remaining(&merged, ours, &others, "", &mut dropped);
-    unchanged.push(ManagedFieldsEntry {
-        api_version: Some(api_version.to_owned()),
-        fields_type: Some("FieldsV1".to_owned()),
-        fields_v1: Some(FieldsV1(Value::Object(merged))),
-        manager: Some(MANAGER.to_owned()),
-        operation: Some("Apply".to_owned()),
-        subresource: None,
-        time: None,
-    });
+    unchanged.push(entry(api_version, MANAGER, "Apply", Value::Object(merged)));
     FieldTransfer {
         entries: Some(unchanged),
         transferred,
@@ -117,6 +109,24 @@ pub(super) fn of_provisioner(entries: &[ManagedFieldsEntry]) -> Map<String, Valu
     {
         Some(Value::Object(fields)) => fields.clone(),
         _ => Map::new(),
+    }
+}
+
+/// Returns an entry for the object itself, not for a subresource. The API server sets the time.
+pub(in crate::commands) fn entry(
+    api_version: &str,
+    manager: &str,
+    operation: &str,
+    fields: Value,
+) -> ManagedFieldsEntry {
+    ManagedFieldsEntry {
+        api_version: Some(api_version.to_owned()),
+        fields_type: Some("FieldsV1".to_owned()),
+        fields_v1: Some(FieldsV1(fields)),
+        manager: Some(manager.to_owned()),
+        operation: Some(operation.to_owned()),
+        subresource: None,
+        time: None,
     }
 }
 
@@ -193,15 +203,7 @@ mod tests {
     use super::*;
 
     fn entry(manager: &str, operation: &str, fields: Value) -> ManagedFieldsEntry {
-        ManagedFieldsEntry {
-            api_version: Some("v1".to_owned()),
-            fields_type: Some("FieldsV1".to_owned()),
-            fields_v1: Some(FieldsV1(fields)),
-            manager: Some(manager.to_owned()),
-            operation: Some(operation.to_owned()),
-            subresource: None,
-            time: None,
-        }
+        super::entry("v1", manager, operation, fields)
     }
 
     fn map(value: &Value) -> Map<String, Value> {

@@ -4,7 +4,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntr
 use manifests::api::owner::InstanceOwner;
 use serde_json::{Map, Value};
 
-use crate::{cluster::FIELD_MANAGER, commands::adopt::managed_fields::merge_fields};
+use crate::{
+    cluster::FIELD_MANAGER,
+    commands::adopt::managed_fields::{self, merge_fields},
+};
 
 /// Path of the template's spec: class and source of the bundle. An apply of `install` always declares both.
 const TEMPLATE_SPEC: [&str; 3] = ["f:spec", "f:template", "f:spec"];
@@ -48,15 +51,10 @@ pub(super) fn transfer(
         remaining.push(entry);
     }
     is_transferred.then(|| {
-        remaining.push(ManagedFieldsEntry {
-            api_version: Some(InstanceOwner::API_VERSION.to_owned()),
-            fields_type: Some("FieldsV1".to_owned()),
-            fields_v1: Some(FieldsV1(Value::Object(applied))),
-            manager: Some(FIELD_MANAGER.to_owned()),
-            operation: Some("Apply".to_owned()),
-            subresource: None,
-            time: None,
-        });
+        let applied = Value::Object(applied);
+        let own =
+            managed_fields::entry(InstanceOwner::API_VERSION, FIELD_MANAGER, "Apply", applied);
+        remaining.push(own);
         remaining
     })
 }
@@ -85,15 +83,7 @@ mod tests {
     use super::*;
 
     fn entry(manager: &str, operation: &str, fields: Value) -> ManagedFieldsEntry {
-        ManagedFieldsEntry {
-            api_version: Some("core.rukpak.io/v1alpha1".to_owned()),
-            fields_type: Some("FieldsV1".to_owned()),
-            fields_v1: Some(FieldsV1(fields)),
-            manager: Some(manager.to_owned()),
-            operation: Some(operation.to_owned()),
-            subresource: None,
-            time: None,
-        }
+        managed_fields::entry("core.rukpak.io/v1alpha1", manager, operation, fields)
     }
 
     fn template(spec: &Value) -> Value {

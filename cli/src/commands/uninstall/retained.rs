@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use futures::{StreamExt as _, stream};
 use k8s_openapi::{
     api::core::v1::Namespace,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -22,12 +21,9 @@ use manifests::{
 
 use crate::{
     args::Cascade,
-    cluster::{Cluster, live::inventory},
+    cluster::{self, Cluster, live::inventory},
     output::message::count,
 };
-
-/// Maximum number of concurrent requests.
-const MAX_CONCURRENT_REQUESTS: usize = 8;
 
 /// A CRD of an instance, with the number of its custom resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,11 +95,7 @@ pub(crate) async fn crds(cluster: &Cluster, instance: &BundleInstance) -> CrdUsa
     );
     let api = Api::<CustomResourceDefinition>::all(cluster.client.clone());
     let requests = names.into_iter().map(|name| crd(cluster, &api, name));
-    let requests: Vec<_> = requests.collect();
-    let found: Vec<Option<CrdUsage>> = stream::iter(requests)
-        .buffered(MAX_CONCURRENT_REQUESTS)
-        .collect()
-        .await;
+    let found = cluster::join(requests).await;
     CrdUsages {
         crds: found.into_iter().flatten().collect(),
         inventory_error,

@@ -79,10 +79,7 @@ async fn patch_status<T>(
             ControlFlow::Continue(patch) => Patch::Merge(patch),
             ControlFlow::Break(result) => return Ok(Some(result)),
         };
-        let params = PatchParams {
-            field_manager: Some(MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
+        let params = PatchParams::apply(MANAGER);
         let write = api.patch_status(&name, &params, &patch);
         match time::timeout(REQUEST_TIMEOUT, write).await {
             Ok(Ok(_)) => return Ok(None),

@@ -20,6 +20,7 @@ mod state;
 
 use std::{collections::BTreeSet, time::Duration};
 
+use apply::backoff::left;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::{
@@ -177,9 +178,8 @@ pub(super) async fn fetch_with_job(
 /// future because of a wrong clock, causes no delay, so that it cannot prevent retries.
 fn remaining_delay(since: Option<Timestamp>, now: Timestamp) -> Duration {
     let end = since.and_then(|since| since.checked_add(MIN_RETRY_DELAY).ok());
-    let left = end.and_then(|end| Duration::try_from(end.duration_since(now)).ok());
-    left.filter(|left| *left <= 2 * MIN_RETRY_DELAY)
-        .unwrap_or_default()
+    let left = end.and_then(|end| left(end, 2 * MIN_RETRY_DELAY, now));
+    left.unwrap_or_default()
 }
 
 /// Deletes a Job that has done its work but does not end, because a container injected by a policy keeps its pod running. A

@@ -17,6 +17,7 @@ mod tests;
 
 use std::io::{self, Read};
 
+use apply::delete_params;
 use bytes::Bytes;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, ResourceExt, api::PostParams};
@@ -353,7 +354,7 @@ impl UploadConfigMaps {
             });
         }
         let doing = format!("delete ConfigMap {}/{name}", self.namespace);
-        let params = chunks::exactly(&map);
+        let params = delete_params::for_uid(map.uid());
         match send(doing, self.api.delete(name, &params)).await {
             Ok(_) => Ok(()),
             // Another client deleted or replaced it first.

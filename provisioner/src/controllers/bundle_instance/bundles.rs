@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use apply::delete_params;
 use kube::{Api, ResourceExt as _, api::PostParams};
 use manifests::api::{
     bundle::Bundle,
@@ -251,13 +252,7 @@ pub(crate) async fn delete_all(instance: &BundleInstance, shared: &InstanceConte
 
 /// Deletes a Bundle if its uid is unchanged. The next reconcile retries a failed deletion.
 async fn delete(api: &Api<Bundle>, bundle: &Bundle) {
-    let params = kube::api::DeleteParams {
-        preconditions: Some(kube::api::Preconditions {
-            uid: bundle.uid(),
-            resource_version: None,
-        }),
-        ..kube::api::DeleteParams::default()
-    };
+    let params = delete_params::for_uid(bundle.uid());
     match api.delete(&bundle.name_any(), &params).await {
         Ok(_) => {}
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => {}

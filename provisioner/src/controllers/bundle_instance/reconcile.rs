@@ -230,9 +230,11 @@ async fn run_steps(
     let found = found.and_then(|name| shared.bundles.get(name));
     let installed = trust::installed(&status, instance, found.as_deref());
     let replaced = installed.replaced().map(str::to_owned);
-    if left_alone(instance).is_none() {
-        // The next status does not report the pause any longer.
-        restart_deadline(instance, shared, state, &mut status);
+    // The next status does not report the pause any longer, and records the new deadline.
+    if left_alone(instance).is_none()
+        && revisions::restart_deadline(&mut status, (shared.ctx.now)())
+    {
+        state.store_unwritten(instance, status.clone());
     }
     if let Err(error) = read_inventory(instance, shared, state, &status).await {
         let message = format!(
@@ -321,18 +323,6 @@ async fn run_steps(
         bundles::delete_unused(instance, shared, &bundles, desired, &status, &outcome).await;
     }
     (outcome, requeue_after)
-}
-
-/// Restarts the deadline of a rollout that a pause has interrupted. The next write of the status records that.
-fn restart_deadline(
-    instance: &BundleInstance,
-    shared: &InstanceContext,
-    state: &mut InstanceState,
-    status: &mut BundleInstanceStatus,
-) {
-    if revisions::restart_deadline(status, (shared.ctx.now)()) {
-        state.store_unwritten(instance, status.clone());
-    }
 }
 
 /// Returns the outcome of a reconcile that could not read the inventory. A paused instance remains paused: the next reconcile

@@ -116,10 +116,7 @@ pub(crate) async fn run(
         done.inventory = state.listed(status);
     }
     let health = health(instance, shared, state, &status.removing);
-    let is_over = repaired.is_in_sync
-        && !is_lost
-        && status.applied_digest.is_some()
-        && is_status_stale(instance, status, &health);
+    let is_over = repaired.is_in_sync && is_status_stale(instance, status, &health);
     let change = is_changed.then(|| RepairedInventory {
         is_lost,
         ..RepairedInventory::from_done(&done)
@@ -203,7 +200,7 @@ pub(crate) fn concluded(
     let is_lost = change.as_ref().is_some_and(|change| change.is_lost);
     if let Some(failure) = failure {
         (RolloutState::Failed(failure), change)
-    } else if is_over || change.is_some() && !is_lost && status.applied_digest.is_some() {
+    } else if status.applied_digest.is_some() && !is_lost && (is_over || change.is_some()) {
         (RolloutState::Done(Box::new(done)), None)
     } else {
         (RolloutState::Unchanged, change)

@@ -7,10 +7,7 @@ use catalog::compose::{
     Bundle, ComposeMode,
     history::{History, INJECTED_BUNDLES, InvalidAnnotation},
 };
-use kube::{
-    ResourceExt as _,
-    api::{Patch, PatchParams},
-};
+use kube::ResourceExt as _;
 use manifests::api::{GROUP, bundle::ImageSource, bundle_instance::BundleInstance};
 use unpacker::source::Image;
 
@@ -25,7 +22,7 @@ use super::{
 use crate::{
     ExitStatus,
     args::RunUpgradeArgs,
-    cluster::{Cluster, FIELD_MANAGER},
+    cluster::Cluster,
     commands::{
         run_bundle::{
             RunContext, command,
@@ -38,9 +35,6 @@ use crate::{
     output,
     output::message,
 };
-
-/// Maximum number of attempts of a patch that conflicts with changes by other clients.
-const MAX_ATTEMPTS: usize = 10;
 
 const FAILED: &str = "Failed to run bundle upgrade";
 
@@ -259,13 +253,8 @@ async fn patch_image(
     name: &str,
     change: &ImageChange,
 ) -> anyhow::Result<BundleInstance> {
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    for _ in 0..MAX_ATTEMPTS {
-        let current = cluster.instance(name).await?;
-        let requested = instance::requested_image(&current).map_err(anyhow::Error::msg)?;
+    let patch = |current: &BundleInstance| {
+        let requested = instance::requested_image(current).map_err(anyhow::Error::msg)?;
         if requested.reference != change.from {
             bail!(
                 "the image of BundleInstance {name} was changed to {} by another client; check which one is intended, and \
@@ -273,21 +262,15 @@ async fn patch_image(
                 requested.reference
             );
         }
-        let patch = instance::change(&current, &change.to, &change.annotations);
-        match cluster
-            .instances()
-            .patch(name, &params, &Patch::Merge(patch))
-            .await
-        {
-            Ok(changed) => return Ok(changed),
-            Err(kube::Error::Api(status)) if status.code == 409 => {}
-            Err(error) => {
-                let action = format!("failed to change BundleInstance {name}");
-                return Err(cluster.explain(action, error));
-            }
-        }
-    }
-    bail!("too many concurrent changes to BundleInstance {name}; retry")
+        Ok(Some(instance::change(
+            current,
+            &change.to,
+            &change.annotations,
+        )))
+    };
+    let current = cluster.instance(name).await?;
+    let patched = cluster.patch_instance(current, "failed to change BundleInstance", patch);
+    Box::pin(patched).await
 }
 
 /// Updates the pull settings of the image to those of the flags if an earlier run requested other settings.

@@ -146,10 +146,7 @@ impl Olm<'_> {
         name: &str,
         patch: &Value,
     ) -> anyhow::Result<bool> {
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
+        let params = PatchParams::apply(FIELD_MANAGER);
         let api = self.api::<K>(namespace);
         match api.patch(name, &params, &Patch::Merge(patch)).await {
             Ok(_) => Ok(true),

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, bail};
+use apply::delete_params;
 use catalog::compose::history::{History, REGISTRY_POD};
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -15,7 +16,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource, ResourceExt as _,
-    api::{DeleteParams, ListParams, PostParams, Preconditions},
+    api::{DeleteParams, ListParams, PostParams},
 };
 use manifests::api::catalog_source::CatalogSource;
 use serde::{Serialize, de::DeserializeOwned};
@@ -28,13 +29,10 @@ use super::{
 };
 use crate::{
     args::SecurityContext,
-    cluster::{Cluster, FIELD_MANAGER},
+    cluster::{Cluster, FIELD_MANAGER, MAX_ATTEMPTS},
     commands::run_bundle::{RunContext, diagnostics},
     output::{message, progress},
 };
-
-/// Maximum number of attempts of a patch that conflicts with changes by other clients.
-const MAX_ATTEMPTS: usize = 10;
 
 /// Address of a served catalog, and the objects that serve it.
 #[derive(Debug, Clone)]
@@ -225,13 +223,7 @@ where
             return Ok(Some(()));
         }
         if existing.meta().deletion_timestamp.is_none() {
-            let params = DeleteParams {
-                preconditions: Some(Preconditions {
-                    uid: existing.uid(),
-                    resource_version: None,
-                }),
-                ..DeleteParams::default()
-            };
+            let params = delete_params::for_uid(existing.uid());
             if let Err(error) = api.delete(&name, &params).await
                 && !Cluster::is_absent(&error)
             {

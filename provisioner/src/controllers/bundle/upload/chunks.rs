@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{ByteString, api::core::v1::ConfigMap};
-use kube::{
-    Resource, ResourceExt,
-    api::{DeleteParams, ObjectMeta, Preconditions},
-};
+use kube::{Resource, ResourceExt, api::ObjectMeta};
 use manifests::api::{bundle::Bundle, labels};
 use unpacker::{Digest, SkippedEntries};
 
@@ -145,15 +142,4 @@ pub(super) fn is_ours(map: &ConfigMap, bundle: &str) -> bool {
             .is_some_and(|actual| actual == value)
     };
     has_label(labels::OWNER_KIND, "Bundle") && has_label(labels::OWNER_NAME, bundle)
-}
-
-/// Returns parameters that delete only this object, and not a later one of the same name.
-pub(super) fn exactly(map: &ConfigMap) -> DeleteParams {
-    DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: map.uid(),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    }
 }

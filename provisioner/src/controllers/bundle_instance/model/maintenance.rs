@@ -76,10 +76,8 @@ impl Controller {
         let failed = (!repaired.failures.is_empty())
             .then(|| failure(&bundle, &repaired.failures.join("\n"), RetryClass::Soon));
         let health = self.health(server);
-        let is_over = repaired.is_complete
-            && !is_lost
-            && status.applied_digest.is_some()
-            && repair::is_status_stale(&server.instance, status, &health);
+        let is_over =
+            repaired.is_complete && repair::is_status_stale(&server.instance, status, &health);
         let (install, changes) = repair::concluded(status, done, failed, change, is_over);
         Ok(with!(settled(install, health) => repaired: changes))
     }

@@ -103,12 +103,10 @@ pub(super) async fn attempt(
         let revision = record(shared, &owner, before, target, &rendered).await?;
         let current = current.iter().map(|step| step.object.identity());
         let leaving = plan.leaving.iter().map(|leaving| leaving.identity.clone());
-        let observed = ctx.informers.view(&owner.name);
         state.excused = view.synced.then(|| {
-            (
-                revision.number,
-                unhealthy_now(&observed, current.chain(leaving)),
-            )
+            let observed = ctx.informers.view(&owner.name);
+            let excused = unhealthy_now(&observed, current.chain(leaving));
+            (revision.number, excused)
         });
         revisions::add(&mut revisions, revision);
     }

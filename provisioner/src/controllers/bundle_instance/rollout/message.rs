@@ -97,14 +97,8 @@ pub(crate) fn api(absent: &MissingKind) -> Api {
     Api::Kind(group.to_owned(), version.to_owned(), absent.kind.clone())
 }
 
-/// Returns a line for each deferred object, such as `ServiceMonitor monitoring.coreos.com/v1 operators/etcd`.
+/// Returns a line for each deferred object.
 pub(crate) fn waiting(absent: &MissingKind) -> impl Iterator<Item = String> {
-    absent.needed_by.iter().map(|identity| {
-        let name = if identity.namespace.is_empty() {
-            identity.name.clone()
-        } else {
-            format!("{}/{}", identity.namespace, identity.name)
-        };
-        format!("{} {} {name}", absent.kind, absent.api_version)
-    })
+    let objects = absent.needed_by.iter();
+    objects.map(|identity| identity.deferred_line(&absent.api_version))
 }
