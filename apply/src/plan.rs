@@ -53,7 +53,7 @@ pub struct ApplyStep {
     pub hash: ObjectHash,
 }
 
-/// An object that is no longer desired.
+/// An object of the inventory that is not desired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PruneCandidate {
     /// Identity of the object.
@@ -180,7 +180,7 @@ pub fn new(
     plan
 }
 
-/// Returns the objects of the inventory that are no longer desired, in deletion order.
+/// Returns the objects of the inventory that are not desired, in deletion order.
 pub fn leaving(inventory: &Inventory, desired: &BTreeSet<Identity>) -> Vec<PruneCandidate> {
     let mut leaving: Vec<_> = inventory
         .iter()

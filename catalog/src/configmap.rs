@@ -47,7 +47,7 @@ const MAX_ENTRIES: usize = 100_000;
 pub enum Error {
     /// A key is missing.
     #[error(
-        "couldn't find expected key {key} in configmap; add it, with an empty value if the catalog has none"
+        "couldn't find expected key {key} in configmap; add it; its value may be empty"
     )]
     Missing {
         /// Key that is missing.

@@ -58,7 +58,7 @@ pub struct Entry {
     pub name: String,
     /// Bundle that this one replaces; the channel need not contain it.
     pub replaces: Option<String>,
-    /// Bundles that are also upgraded to this one, and are no longer installed.
+    /// Bundles that are also upgraded to this one, and that are not chosen for new installations.
     pub skips: Vec<String>,
     /// Range of versions that are also upgraded to this one; see [`manifests::version_range`].
     pub skip_range: Option<String>,

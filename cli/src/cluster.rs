@@ -146,7 +146,7 @@ impl Cluster {
     /// Describes the error of a request: the failed action, the reason and the remedy.
     #[expect(
         clippy::needless_pass_by_value,
-        reason = "whoever has an error hands it over"
+        reason = "the caller has no use for the error afterwards"
     )]
     pub(crate) fn explain(&self, doing: impl Display, error: kube::Error) -> anyhow::Error {
         api_error::explain(doing, &error, &self.config.cluster_url.to_string())

@@ -140,7 +140,7 @@ pub fn upgrade(
                 Code::UpgradedAPI,
                 Path::from(["apiVersion"]),
                 format!(
-                    "moved from {from}, which is no longer served as of Kubernetes 1.{until}, to {to}"
+                    "moved from {from}, which Kubernetes 1.{until} and later do not serve, to {to}"
                 ),
             );
             object.insert("apiVersion".into(), to.into());
@@ -201,7 +201,7 @@ fn drop_or_reject(from: &str, kind: &str, until: u64, notes: &mut UpgradeNotes<'
             Level::Warning,
             Code::DroppedAPI,
             path,
-            format!("dropped: {from} is no longer served as of Kubernetes 1.{until} and has no successor"),
+            format!("dropped: Kubernetes 1.{until} and later do not serve {from}, which has no successor"),
             Some("label the namespace with pod-security.kubernetes.io/enforce instead".into()),
         );
         return Disposition::Drop;
@@ -210,7 +210,7 @@ fn drop_or_reject(from: &str, kind: &str, until: u64, notes: &mut UpgradeNotes<'
         Level::Warning,
         Code::UnservedAPI,
         path,
-        format!("uses {from}, which is no longer served as of Kubernetes 1.{until} and cannot be upgraded"),
+        format!("uses {from}, which Kubernetes 1.{until} and later do not serve and which cannot be upgraded"),
         Some("rewrite it for an API that is served, or remove it".into()),
     );
     Disposition::Keep

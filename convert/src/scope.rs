@@ -46,7 +46,7 @@ const NAMESPACED_KINDS: &[&str] = &[
 
 /// Returns the scope of a kind that Kubernetes itself serves.
 ///
-/// A version that is no longer served has the scope of the current one: with an old `--kube-version`, the conversion keeps
+/// A removed version has the scope of the current one: with an old `--kube-version`, the conversion keeps
 /// it. The kinds of `extensions` are in several groups today.
 pub(crate) fn of_builtin(api_version: &str, kind: &str) -> Option<Scope> {
     let (group, _) = manifests::object::group_version(api_version);

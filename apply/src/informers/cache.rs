@@ -60,7 +60,7 @@ pub(super) struct Change {
 pub(super) enum Staleness {
     /// The cache keeps the objects, which may be outdated.
     Stale,
-    /// The objects are dropped: the kind is no longer served, or the request is forbidden.
+    /// The objects are dropped: the kind was removed from the API, or the request is forbidden.
     Lost,
 }
 

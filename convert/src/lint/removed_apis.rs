@@ -172,8 +172,8 @@ fn removed_resources(input: Input<'_>, findings: &mut Findings) {
                 findings.warn(
                     Code::RemovedAPI,
                     rule.place(),
-                    format!("a permission refers to {resource} of {group:?}, which is no longer served as of Kubernetes \
-                             v1.{until}"),
+                    format!("a permission refers to {resource} of {group:?}, which Kubernetes v1.{until} and later do \
+                             not serve"),
                     &if successor.is_empty() { "remove it".to_owned() } else { format!("use {successor:?} only") },
                 );
             }

@@ -175,7 +175,7 @@ impl Comparison {
             self.narrow(
                 path,
                 name,
-                format_args!("{value} itself is no longer allowed"),
+                format_args!("the new limit excludes {value} itself"),
             );
         }
     }

@@ -79,7 +79,7 @@ pub(super) struct CrdAssessment {
     pub(super) more: usize,
     /// New rules that only the API server can evaluate.
     pub(super) unchecked: Vec<String>,
-    /// Versions that are no longer served, and new defaults.
+    /// Versions that the new CRD stops serving, and new defaults.
     pub(super) notes: Vec<String>,
     /// Custom resources to validate.
     pub(super) targets: Vec<Target>,
@@ -155,12 +155,12 @@ pub(super) fn assess(old: &CrdSummary, new: &CrdSummary) -> CrdAssessment {
                 if version.served && !new.served {
                     assessment
                         .notes
-                        .push(format!("version {name} is no longer served"));
+                        .push(format!("the new CRD does not serve version {name}"));
                 }
             }
             None if version.served && !old.stored.contains(name) => assessment
                 .notes
-                .push(format!("version {name} is no longer served")),
+                .push(format!("the new CRD does not serve version {name}")),
             _ => {}
         }
         let is_shared = new.versions.contains_key(name);

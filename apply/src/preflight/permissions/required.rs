@@ -27,7 +27,7 @@ pub(super) fn required<'a>(
         apply(step, policy, &mut permissions);
     }
     for object in &plan.leaving {
-        // Objects of a kind that is no longer served do not exist.
+        // Objects of a kind that the API server does not serve do not exist.
         if let Some(Some(kind)) = leaving.get(&object.gvk()) {
             let identity = &object.identity;
             let target = Target {

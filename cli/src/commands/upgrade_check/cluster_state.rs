@@ -196,7 +196,7 @@ pub(super) async fn operators(
     let of_olm = olm::operators(cluster, &mut live, (from, to), &context).await?;
     if kind.is_none() && of_olm.is_none() {
         return Err(anyhow!(
-            "the cluster serves neither BundleInstances nor ClusterServiceVersions, so there are no operators to check; \
+            "the cluster serves neither BundleInstances nor ClusterServiceVersions, so this command finds no operators; \
              install rukpak with \"kubectl apply --server-side -f manifests/install/rukpak.yaml\""
         ));
     }

@@ -21,7 +21,7 @@ const STORAGE: &str = "/var/cache/bundles";
 const SCC: &str = "restricted-v2";
 /// Ports of served catalogs, below the range of ephemeral ports.
 const CATALOG_PORTS: (u16, u16) = (20_000, 23_999);
-/// The user nobody, in images without a user database.
+/// ID of an unprivileged user that needs no user database in the image.
 const USER: u32 = 65532;
 
 pub(super) fn documents(options: &Options, target: Target) -> Vec<CommentedObject> {

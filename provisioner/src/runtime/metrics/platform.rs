@@ -166,7 +166,7 @@ impl Metrics {
         gauge.set(i64::from(is_served));
     }
 
-    /// Removes a catalog that is no longer served.
+    /// Removes a catalog after its server has stopped.
     pub fn remove_served(&self, catalog: impl Into<CatalogLabels>) {
         self.platform.served.remove(&catalog.into());
     }
@@ -242,7 +242,7 @@ impl Metrics {
         gauge.set(is_written.into());
     }
 
-    /// Removes an object whose status is no longer written.
+    /// Removes an object whose status this process does not write.
     pub fn no_report(&self, name: &'static str) {
         self.platform.reports.remove(&ReportLabels { name });
     }

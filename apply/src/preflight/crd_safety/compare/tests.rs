@@ -40,7 +40,7 @@ fn narrowing_change_is_reported_with_its_path() {
         json!({"type": "integer"}), json!({"type": "integer", "maximum": 5}) => "spec.a: maximum: 5 added";
         json!({"type": "integer", "maximum": 10}), json!({"type": "integer", "maximum": 5}) => "spec.a: maximum: lowered from 10 to 5";
         json!({"type": "integer", "maximum": 5}), json!({"type": "integer", "maximum": 5, "exclusiveMaximum": true})
-            => "spec.a: maximum: 5 itself is no longer allowed";
+            => "spec.a: maximum: the new limit excludes 5 itself";
         json!({"type": "number", "minimum": 0.5}), json!({"type": "number", "minimum": 1, "exclusiveMinimum": true})
             => "spec.a: minimum: raised from 0.5 to 1, exclusive";
         json!({"type": "string", "maxLength": 10}), json!({"type": "string", "maxLength": 9})

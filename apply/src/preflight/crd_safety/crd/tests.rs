@@ -46,7 +46,7 @@ fn versions_determine_findings_and_checked_resources() {
     let lowered = "v1: spec.size: maximum: 5 added";
     let migrate = "cannot remove stored versions [v1]; first migrate the custom resources to a remaining version, and \
                    remove these from status.storedVersions";
-    let not_served = "version v1 is no longer served";
+    let not_served = "the new CRD does not serve version v1";
     for (case, old, stored, new, problems, notes, checked) in ::tests::rows![
         "nothing changes", "v1", "v1", "v1", vec![], vec![] => vec![];
         "a version gets narrower", "v1", "v1", "v1:narrow", vec![lowered], vec![] => vec!["v1: v1"];

@@ -59,7 +59,7 @@ pub(super) struct PreparedRollout {
 }
 
 /// Creates the plan, locks its objects, and runs the preflight checks. Nothing is changed. In a rollback to an older
-/// revision, CRDs whose older form is no longer safe keep their newer form.
+/// revision, CRDs whose older form is unsafe keep their newer form.
 pub(super) async fn prepare(
     instance: &BundleInstance,
     shared: &InstanceContext,

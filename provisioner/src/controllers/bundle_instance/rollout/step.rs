@@ -131,7 +131,7 @@ pub(super) async fn resume(
         .map_err(|error| retry_soon(target, "failed to list the served APIs", &error))?;
     if let Some(missing) = plan.missing.first() {
         let message = format!(
-            "kind {} of API {} is no longer served; the objects are checked again",
+            "the API server stopped serving kind {} of API {}; the objects are checked again",
             missing.kind, missing.api_version
         );
         return Err(fail(message, RetryClass::Soon));

@@ -69,7 +69,7 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// The content is no longer in the content store.
+    /// The content store does not contain the content.
     #[error(transparent)]
     Store(#[from] store::Error),
     /// The content cannot be read from the content store.

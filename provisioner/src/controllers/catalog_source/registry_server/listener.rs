@@ -64,7 +64,7 @@ impl CatalogListener {
         tokio::spawn(async move {
             if let Err(error) = service.serve(listener, stopped.cancelled_owned()).await {
                 let error = manifests::error::chain(&error);
-                warn!(port, error, "a catalog is no longer served");
+                warn!(port, error, "the server of a catalog stopped");
             }
         });
         self.now = Some((served, stop.drop_guard()));

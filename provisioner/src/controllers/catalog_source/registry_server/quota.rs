@@ -101,7 +101,7 @@ impl NamespaceQuotas {
         }
     }
 
-    /// Releases the quota of a catalog that is no longer served.
+    /// Releases the quota of a catalog after its server has stopped.
     pub(super) fn release(&mut self, key: &CatalogKey) {
         if let Some(parts) = self.namespaces.get_mut(&key.namespace) {
             parts.remove(&key.name);

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A file is kept as long as a catalog is served from it. Files of an earlier process are reused, and removed if no catalog
-//! has requested them within an hour. Files of this process are removed once they are no longer served.
+//! has requested them within an hour. Files of this process are removed once no server reads them.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -187,7 +187,7 @@ impl UnusedStores {
                 warn!(
                     name,
                     %error,
-                    "failed to delete the file of a catalog that is no longer served"
+                    "failed to delete the file of a catalog after its server had stopped"
                 );
             }
         }

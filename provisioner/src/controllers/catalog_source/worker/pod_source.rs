@@ -275,7 +275,7 @@ impl CatalogWorker {
             warn!(
                 catalog = %self.key,
                 error = problem,
-                "failed to delete the registry pod of a catalog that is no longer served by a pod"
+                "failed to delete the registry pod of a catalog that needs none"
             );
             return Err(error);
         }
