@@ -180,7 +180,10 @@ impl Cluster {
     ) -> anyhow::Result<BundleInstance> {
         let name = instance.name_any();
         let params = PatchParams::apply(FIELD_MANAGER);
-        for _ in 0..MAX_ATTEMPTS {
+        for attempt in 0..MAX_ATTEMPTS {
+            if attempt > 0 {
+                instance = self.instance(&name).await?;
+            }
             let Some(patch) = patch(&instance)? else {
                 return Ok(instance);
             };
@@ -190,9 +193,7 @@ impl Cluster {
                 .await;
             match patched {
                 Ok(changed) => return Ok(changed),
-                Err(kube::Error::Api(status)) if status.code == 409 => {
-                    instance = self.instance(&name).await?;
-                }
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
                 Err(error) => return Err(self.explain(format!("{doing} {name}"), error)),
             }
         }

@@ -80,7 +80,7 @@ pub fn gained(before: &[Object], after: &[Object]) -> Option<PermissionDiff> {
                 .iter()
                 .any(|permissions| permissions.other_roles.contains(role))
             {
-                lines.insert(format!("{place}: all permissions of {role}"));
+                lines.insert(format!("{place}: whatever {role} allows"));
             }
         }
         if permissions.is_incomplete {
@@ -256,7 +256,7 @@ mod tests {
             urls(&["/a/*"]), urls(&["/a/b"]) => None;
             urls(&["/a"]), urls(&["/a", "/b"]) => Some("{\"nonResourceURLs\":[\"/b\"],\"verbs\":[\"get\"]}");
             bound(), bound() => None;
-            vec![], bound() => Some("all permissions of ClusterRole view");
+            vec![], bound() => Some("whatever ClusterRole view allows");
         ] {
             let place = "ServiceAccount etcd/etcd, in the whole cluster";
             assert_rows!(lines(&before, &after) => Vec::from_iter(expected.map(|expected| format!("{place}: {expected}"))));
