@@ -46,7 +46,7 @@ const MAX_ENTRIES: usize = 100_000;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A key is missing.
-    #[error("couldn't find expected key {key} in configmap; add it; its value may be empty")]
+    #[error("couldn't find expected key {key} in configmap; add the key, whose value may be empty")]
     Missing {
         /// Key that is missing.
         key: &'static str,

@@ -46,8 +46,8 @@ const NAMESPACED_KINDS: &[&str] = &[
 
 /// Returns the scope of a kind that Kubernetes itself serves.
 ///
-/// A removed version has the scope of the current one: with an old `--kube-version`, the conversion keeps
-/// it. The kinds of `extensions` are in several groups today.
+/// A removed version has the scope of the current one, because the conversion keeps the version with an old
+/// `--kube-version`. The kinds of `extensions` are in several groups today.
 pub(crate) fn of_builtin(api_version: &str, kind: &str) -> Option<Scope> {
     let (group, _) = manifests::object::group_version(api_version);
     let is_kind = |candidate: &&go_types::Kind| {

@@ -140,6 +140,7 @@ pub(super) fn assess(old: &CrdSummary, new: &CrdSummary) -> CrdAssessment {
         .filter(|(name, _)| !new.webhook && !old.versions.contains_key(*name))
         .collect();
     for (name, version) in &old.versions {
+        let unserved = || format!("the new CRD does not serve version {name}");
         let mut schemas = Vec::new();
         match new.versions.get(name) {
             Some(new) if version.served || old.stored.contains(name) => {
@@ -153,14 +154,12 @@ pub(super) fn assess(old: &CrdSummary, new: &CrdSummary) -> CrdAssessment {
                 }
                 assessment.add(name, comparison);
                 if version.served && !new.served {
-                    assessment
-                        .notes
-                        .push(format!("the new CRD does not serve version {name}"));
+                    assessment.notes.push(unserved());
                 }
             }
-            None if version.served && !old.stored.contains(name) => assessment
-                .notes
-                .push(format!("the new CRD does not serve version {name}")),
+            None if version.served && !old.stored.contains(name) => {
+                assessment.notes.push(unserved());
+            }
             _ => {}
         }
         let is_shared = new.versions.contains_key(name);
