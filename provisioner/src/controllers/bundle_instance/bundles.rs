@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use apply::delete_params;
+use apply::{api_error, delete_params};
 use kube::{Api, ResourceExt as _, api::PostParams};
 use manifests::api::{
     bundle::Bundle,
@@ -142,12 +142,14 @@ async fn find_or_create(
                 return Err((Problem { message, remedy }, RetryClass::Backoff));
             }
             Err(error) => {
+                let error = api_error::chain(&error);
                 let message = format!("failed to create Bundle {name}: {error}");
                 return Err((Problem::of_world(message), RetryClass::Soon));
             }
         }
         // The name is taken: by a Bundle that was just created, by one that is being deleted, or by another client's.
         let found = api.get_opt(&name).await.map_err(|error| {
+            let error = api_error::chain(&error);
             let message = format!("failed to read Bundle {name}: {error}");
             (Problem::of_world(message), RetryClass::Soon)
         })?;
@@ -256,6 +258,9 @@ async fn delete(api: &Api<Bundle>, bundle: &Bundle) {
     match api.delete(&bundle.name_any(), &params).await {
         Ok(_) => {}
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => {}
-        Err(error) => warn!(bundle = %bundle.name_any(), %error, "failed to delete a Bundle"),
+        Err(error) => {
+            let error = api_error::chain(&error);
+            warn!(bundle = %bundle.name_any(), error, "failed to delete a Bundle");
+        }
     }
 }

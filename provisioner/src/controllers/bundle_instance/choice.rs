@@ -8,7 +8,7 @@ use manifests::api::{
 use super::{
     outcome::RolledBack,
     revisions,
-    rollout::{Source, Target},
+    rollout::{Source, Target, digest},
     trust::is_unpacked,
 };
 
@@ -49,7 +49,8 @@ impl<'a> Choices<'a> {
             return match self.status.active() {
                 // The rollback was chosen, but its rollout has not started.
                 Some(active) if self.newest_is_failed() => Goal::Revision(active),
-                _ => Goal::Keep,
+                Some(_) => Goal::Keep,
+                None => self.lost_rollback(),
             };
         }
         let ready = self.desired.filter(|bundle| is_unpacked(bundle));
@@ -98,10 +99,18 @@ impl<'a> Choices<'a> {
         let given_up = given_up.filter(|(hash, _)| is_given_up && *hash == self.hash);
         let why = given_up.map(|(_, why)| why.to_owned());
         match *goal {
-            Goal::Bundle(bundle) => Some(Target {
-                source: Source::Bundle(bundle),
-                rollback: None,
-            }),
+            Goal::Bundle(bundle) => {
+                let name = |bundle: &'a Bundle| bundle.metadata.name.as_ref();
+                let is_rollback = is_given_up && self.desired.and_then(name) != name(bundle);
+                Some(Target {
+                    source: Source::Bundle(bundle),
+                    rollback: is_rollback.then(|| RolledBack {
+                        why,
+                        template_hash: Some(self.hash.to_owned()),
+                        to: self.status.revisions.last().map_or(0, |last| last.number),
+                    }),
+                })
+            }
             Goal::Revision(revision) => {
                 let is_rollback = is_given_up || self.spec.rollback_to.is_some();
                 Some(Target {
@@ -121,7 +130,7 @@ impl<'a> Choices<'a> {
                     .filter(|_| is_half_applied || has_api)
                     .map(|newest| Target {
                         source: Source::Newest(newest),
-                        rollback: revisions::rollback(self.spec, self.status)
+                        rollback: revisions::rollback(self.spec, self.status, is_given_up)
                             .map(|back| RolledBack { why, ..back }),
                     })
             }
@@ -147,6 +156,25 @@ impl<'a> Choices<'a> {
     fn newest_is_failed(&self) -> bool {
         let newest = self.status.rolling_out();
         newest.is_some_and(|newest| newest.cause != Cause::Rollback)
+    }
+
+    /// Returns the goal of a rollback whose record is lost, so that no live revision remains: the latest revision with the
+    /// objects of the last rollout, or the installed Bundle.
+    fn lost_rollback(&self) -> Goal<'a> {
+        if self.status.newest().is_some() {
+            return Goal::Keep;
+        }
+        let mut revisions = self.status.revisions.iter().rev();
+        let applied = self.status.applied_digest.as_ref();
+        let recorded = revisions.find(|revision| Some(&digest::revision_key(revision)) == applied);
+        recorded
+            .map(Goal::Revision)
+            .or_else(|| {
+                // Without any record, the installed objects are migrated.
+                let is_recorded = !self.status.revisions.is_empty();
+                self.installed.filter(|_| is_recorded).map(Goal::Bundle)
+            })
+            .unwrap_or(Goal::Keep)
     }
 
     /// Returns the latest revision of the current template if the template was changed back while a newer revision is

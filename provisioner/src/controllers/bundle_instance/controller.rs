@@ -28,7 +28,10 @@ use crate::{
     },
     runtime::metrics::Controller as Of,
 };
-use apply::backoff::{NoWatchBackoff, WatchBackoff};
+use apply::{
+    api_error,
+    backoff::{NoWatchBackoff, WatchBackoff},
+};
 
 /// Maximum number of instances that are reconciled at the same time.
 const CONCURRENCY: u16 = 16;
@@ -132,7 +135,10 @@ pub async fn run(
                 }
                 // A reconcile's own errors were logged where they happened.
                 Err(controller::Error::ReconcilerFailed(..)) => {}
-                Err(error) => warn!(%error, "watch of BundleInstances failed; reconnecting"),
+                Err(error) => {
+                    let error = api_error::chain(&error);
+                    warn!(error, "watch of BundleInstances failed; reconnecting");
+                }
             }
             future::ready(())
         })

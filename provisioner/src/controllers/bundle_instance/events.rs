@@ -161,8 +161,7 @@ mod tests {
         ] {
             let before = healthy(states, before, was);
             let after = healthy(states, unhealthy, progress);
-            let found = notable_change(condition::HEALTHY, &before, &after);
-            assert_eq!(found.is_some(), expected, "{name}");
+            assert_rows!(notable_change(condition::HEALTHY, &before, &after).is_some() => expected, "{name}");
         }
     }
 }

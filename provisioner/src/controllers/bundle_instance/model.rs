@@ -15,6 +15,7 @@ mod content;
 mod controller;
 mod invariants;
 mod live;
+mod lost_content;
 mod maintenance;
 mod operations;
 mod registry;

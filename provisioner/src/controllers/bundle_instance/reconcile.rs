@@ -18,12 +18,12 @@ use manifests::api::{
 use serde_json::json;
 use tracing::{Instrument as _, info_span, warn};
 
-use self::roll_out::roll_out;
+use self::roll_out::{retain_replaced, roll_out};
 use super::{
     bundles,
     choice::{Choices, Goal},
     events, inventory_status,
-    outcome::{Outcome, Remedy, RepairedInventory, RolloutState, TemplateState},
+    outcome::{Outcome, Remedy, RolloutState, TemplateState},
     repair,
     revisions::{self, owner},
     rollout,
@@ -33,7 +33,7 @@ use super::{
     template, trust, uninstall,
 };
 use crate::{cluster::overrides::ContentDigests, runtime::metrics::Controller};
-use apply::backoff::spread;
+use apply::{api_error, backoff::spread};
 
 /// Delay before the next attempt after the inventory or the served APIs could not be read.
 pub(crate) const READ_RETRY_DELAY: Duration = Duration::from_secs(15);
@@ -42,7 +42,7 @@ pub(crate) const READ_RETRY_DELAY: Duration = Duration::from_secs(15);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// A request about the instance itself failed.
-    #[error("failed to {what} of BundleInstance {name}: {source}")]
+    #[error("failed to {what} of BundleInstance {name}: {}", api_error::chain(.source))]
     Kube {
         /// Action and its object, for example `add the finalizer`.
         what: &'static str,
@@ -96,7 +96,7 @@ pub(crate) async fn reconcile(
             state.version = add_finalizer(&instance, &shared).await?;
         }
         bundles::adopt(&instance, &shared, &mut state).await;
-        let (outcome, requeue_after) = Box::pin(run_steps(&instance, &shared, &mut state)).await;
+        let (outcome, requeue_after) = Box::pin(run_steps(&instance, &shared, &mut state)).await?;
         let requeue_after = earliest(requeue_after, state.watch_retry_delay);
         let before = current_status(&instance, &state);
         if let Some(left) = state.quiet_period(&instance, &before, &outcome) {
@@ -224,7 +224,7 @@ async fn run_steps(
     instance: &BundleInstance,
     shared: &InstanceContext,
     state: &mut InstanceState,
-) -> (Outcome, Option<Duration>) {
+) -> Result<(Outcome, Option<Duration>), Error> {
     let mut status = current_status(instance, state);
     let found = status.installed_bundle_name.as_ref();
     let found = found.and_then(|name| shared.bundles.get(name));
@@ -237,16 +237,16 @@ async fn run_steps(
         state.store_unwritten(instance, status.clone());
     }
     if let Err(error) = read_inventory(instance, shared, state, &status).await {
-        let message = format!(
-            "failed to read the inventory of BundleInstance {}: {error}; restore its ConfigMaps in namespace {}",
-            instance.name_any(),
-            shared.ctx.settings.system_namespace
+        let message = inventory_error_message(
+            &instance.name_any(),
+            &error,
+            &shared.ctx.settings.system_namespace,
         );
         let outcome = Outcome {
             replaced,
             ..inventory_error_outcome(instance, message)
         };
-        return (outcome, Some(READ_RETRY_DELAY));
+        return Ok((outcome, Some(READ_RETRY_DELAY)));
     }
     if let Some((valid, install)) = left_alone(instance) {
         state.progress = None;
@@ -259,7 +259,7 @@ async fn run_steps(
             health: repair::health(instance, shared, state, &status.removing),
             ..Outcome::of_bundle(valid)
         };
-        return (outcome, None);
+        return Ok((outcome, None));
     }
     let hash = template::hash(instance);
     let bundles = bundles::owned_by(instance, shared);
@@ -294,14 +294,10 @@ async fn run_steps(
         desired: desired.as_ref().ok().map(AsRef::as_ref),
         installed: installed.trusted(),
     };
-    let mut settled = roll_out(instance, shared, state, &choices).await;
-    if replaced.is_some()
-        && choices.goal() == Goal::Keep
-        && let RolloutState::Done(done) = &settled.install
-    {
-        // The condition continues to report that another client replaced the Bundle.
-        settled.repaired = Some(RepairedInventory::from_done(done));
-        settled.install = RolloutState::Unchanged;
+    let mut settled = roll_out(instance, shared, state, &choices).await?;
+    if replaced.is_some() && choices.goal() == Goal::Keep {
+        let current = current_status(instance, state);
+        retain_replaced(&mut settled, current.applied_digest.as_deref());
     }
     if let Some(migration) = migration {
         settled.requeue_after = earliest(settled.requeue_after, Some(migration.requeue_after));
@@ -322,7 +318,7 @@ async fn run_steps(
     if let Ok(desired) = &desired {
         bundles::delete_unused(instance, shared, &bundles, desired, &status, &outcome).await;
     }
-    (outcome, requeue_after)
+    Ok((outcome, requeue_after))
 }
 
 /// Returns the outcome of a reconcile that could not read the inventory. A paused instance remains paused: the next reconcile
@@ -382,6 +378,19 @@ pub(crate) fn template_state(bundle: &Bundle) -> TemplateState {
             message,
         },
     }
+}
+
+/// Describes a failed read of the inventory. Recorded revisions replace a lost inventory, except for the part that an older
+/// provisioner stored in ConfigMaps.
+fn inventory_error_message(instance: &str, error: &kube::Error, system_namespace: &str) -> String {
+    let remedy = match error {
+        kube::Error::Api(status) if status.code == 404 => {
+            format!("restore its ConfigMaps in namespace {system_namespace}")
+        }
+        _ => "retrying".to_owned(),
+    };
+    let error = api_error::chain(error);
+    format!("failed to read the inventory of BundleInstance {instance}: {error}; {remedy}")
 }
 
 /// Reads the inventory once and stores it in `state`. Objects that the status does not list are added from the recorded
@@ -449,4 +458,30 @@ async fn add_finalizer(instance: &BundleInstance, shared: &InstanceContext) -> R
         .await
         .map_err(Error::on("add the finalizer", instance))?;
     Ok(version(&written))
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn inventory_errors_ask_for_config_maps_only_if_one_is_missing() {
+        let message = |text: &str, code| {
+            let error = kube::Error::Api(Box::new(Status::failure(text, "").with_code(code)));
+            inventory_error_message("etcd", &error, "rukpak-system")
+        };
+        let failed = "failed to read the inventory of BundleInstance etcd:";
+        assert_eq!(
+            message("configmaps \"etcd-1\" not found", 404),
+            format!(
+                "{failed} configmaps \"etcd-1\" not found; restore its ConfigMaps in namespace rukpak-system"
+            ),
+        );
+        assert_eq!(
+            message("etcd is unavailable", 503),
+            format!("{failed} etcd is unavailable; retrying")
+        );
+    }
 }

@@ -9,7 +9,7 @@ mod reapply;
 use std::{collections::BTreeSet, time::Duration};
 
 use apply::{
-    backoff::left, drift, informers::InstanceView, inventory::Inventory,
+    api_error, backoff::left, drift, informers::InstanceView, inventory::Inventory,
     managed_fields::Fingerprint, plan::DefinitionPolicy, revision::store,
 };
 use jiff::Timestamp;
@@ -170,7 +170,11 @@ async fn restore_index(
             state.is_watched = false;
         }
         Err(error) => {
-            warn!(%error, "failed to read the remaining revisions; the inventory may lack objects");
+            let error = api_error::chain(&error);
+            warn!(
+                error,
+                "failed to read the remaining revisions; the inventory may lack objects"
+            );
         }
     }
 }
@@ -374,7 +378,8 @@ pub(crate) fn is_status_stale(
     health: &HealthState,
 ) -> bool {
     let is_healthy = *health == HealthState::Healthy;
-    let expected = match revisions::rollback(&instance.spec, status) {
+    let is_given_up = revisions::is_given_up(instance, status);
+    let expected = match revisions::rollback(&instance.spec, status, is_given_up) {
         Some(_) => reason::ROLLED_BACK,
         None if revisions::has_lost_rollback_target(status) && !is_healthy => {
             reason::UPGRADE_FAILED

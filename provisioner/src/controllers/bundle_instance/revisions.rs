@@ -30,6 +30,7 @@ use super::{
     outcome::{HealthState, Outcome, RolledBack},
     rollout::Rendered,
     state::InstanceContext,
+    template,
 };
 use crate::{cluster::impersonation, controllers::context::Context};
 
@@ -78,21 +79,63 @@ pub(crate) fn account<'a>(
     }
 }
 
-/// Returns the rollback in effect: the newest revision comes from one, and `spec.rollbackTo` or a failed template still
-/// requires it.
+/// Records that the newest revision comes from another Bundle with the same content. An older live revision of the same template
+/// gets the new template hash, too, so that the two revisions still differ only in their configuration.
+pub(crate) fn rename(
+    revisions: &mut [RevisionStatus],
+    bundle: &str,
+    template_hash: Option<&String>,
+) {
+    let Some(newest) = newest_of(revisions) else {
+        return;
+    };
+    bundle.clone_into(&mut newest.bundle);
+    let former = std::mem::replace(&mut newest.template_hash, template_hash.cloned());
+    if former.is_none() {
+        return;
+    }
+    for revision in revisions {
+        if revision.is_live() && revision.template_hash == former {
+            revision.template_hash = template_hash.cloned();
+        }
+    }
+}
+
+/// Reports whether the template of the instance failed and was rolled back.
+pub(crate) fn is_given_up(instance: &BundleInstance, status: &BundleInstanceStatus) -> bool {
+    let failed = status.failed_template_hash.as_ref();
+    failed.is_some_and(|failed| *failed == template::hash(instance))
+}
+
+/// Returns the rollback in effect: a rollback created the newest revision, and `spec.rollbackTo` or a failed template still
+/// requires the rollback. The record of the rollback may be lost while the template is given up. The target of the rollback is
+/// then the newest revision of another template.
 pub(crate) fn rollback(
     spec: &BundleInstanceSpec,
     status: &BundleInstanceStatus,
+    is_given_up: bool,
 ) -> Option<RolledBack> {
-    let newest = status.newest()?;
-    let to = newest
-        .rollback_of
-        .filter(|_| newest.cause == Cause::Rollback)?;
+    let failed = &status.failed_template_hash;
+    let (to, number) = match status.newest() {
+        Some(newest) => {
+            let recorded = newest
+                .rollback_of
+                .filter(|_| newest.cause == Cause::Rollback);
+            let is_older = is_given_up && newest.template_hash != *failed;
+            let to = recorded.or(is_older.then_some(newest.number))?;
+            (to, newest.number)
+        }
+        None if is_given_up => {
+            let last = status.revisions.last().map_or(0, |last| last.number);
+            (last, last)
+        }
+        None => return None,
+    };
     let is_pinned = spec
         .rollback_to
-        .is_some_and(|number| number == to || number == newest.number);
-    (is_pinned || status.failed_template_hash.is_some()).then(|| RolledBack {
-        template_hash: status.failed_template_hash.clone(),
+        .is_some_and(|pinned| pinned == to || pinned == number);
+    (is_pinned || failed.is_some()).then(|| RolledBack {
+        template_hash: failed.clone(),
         why: None,
         to,
     })

@@ -6,7 +6,7 @@ use apply::{informers::InstanceView, revision::ObjectHash};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use manifests::{
-    api::bundle_instance::{BundleInstance, BundleInstanceStatus, Rollback},
+    api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus, Rollback},
     object::{Identity, Object},
 };
 
@@ -35,24 +35,35 @@ pub(crate) struct Evidence<'a> {
     pub(crate) found: &'a Unhealthy,
     /// Unhealthy objects that the rollout did not cause.
     pub(crate) excused: &'a Unhealthy,
+    /// Hash of the template.
+    pub(crate) hash: &'a str,
+    /// Whether the last attempt could not load the content of the Bundle.
+    pub(crate) lacks_content: bool,
 }
 
-/// Reports whether failures of a rollout lead to a rollback: the spec asks for it, and the revision comes from the current
-/// template, while the active revision comes from another one.
+/// Reports whether a failure of the rollout leads to a rollback. The spec must enable rollbacks and pin no revision. The revision
+/// must come from the current template, and the active revision from another template. Without a target, the rollout is that of
+/// the newest revision.
 pub(crate) fn is_possible(
     choices: &Choices<'_>,
-    target: &Target<'_>,
+    target: Option<&Target<'_>>,
     status: &BundleInstanceStatus,
 ) -> bool {
-    let is_current = match target.source {
-        Source::Bundle(bundle) => {
+    let is_of_template =
+        |revision: &RevisionStatus| revision.template_hash.as_deref() == Some(choices.hash);
+    let is_current = match target.map(|target| target.source) {
+        Some(Source::Bundle(bundle)) => {
             choices.desired.map(ResourceExt::name_any) == Some(bundle.name_any())
         }
-        Source::Newest(newest) => newest.template_hash.as_deref() == Some(choices.hash),
-        Source::Revision(_) => false,
+        Some(Source::Newest(newest)) => is_of_template(newest),
+        Some(Source::Revision(_)) => false,
+        None => status.rolling_out().is_some_and(is_of_template),
     };
     // The rollout of another template does not count as a failure of the current one.
-    if !is_current || choices.spec.rollback != Rollback::OnFailure {
+    if !is_current
+        || choices.spec.rollback_to.is_some()
+        || choices.spec.rollback != Rollback::OnFailure
+    {
         return false;
     }
     // A change of only the configuration or the service account is not a failure of the template.
@@ -84,6 +95,8 @@ pub(crate) fn unchanged(active: &[Object], view: &InstanceView, found: &Unhealth
 /// - The API server rejects an object after others were applied.
 /// - An object fails that the rollout changed, or that began to fail after the rollout started.
 /// - The progress deadline of the spec has passed. The default deadline leads to no rollback.
+///
+/// Content that cannot be loaded does not count as a failure of the bundle.
 pub(crate) fn rollback_reason(
     instance: &BundleInstance,
     status: &BundleInstanceStatus,
@@ -94,13 +107,29 @@ pub(crate) fn rollback_reason(
         return None;
     }
     status.active()?;
-    status.rolling_out()?;
+    let newest = status.rolling_out()?;
     let Evidence {
         install,
         health,
         found,
         excused,
-    } = evidence;
+        hash,
+        lacks_content,
+    } = *evidence;
+    // If an attempt changed no object, its result concerns a later spec. The applied revision may still fail.
+    let is_applied =
+        status.applied_digest.is_some() && newest.template_hash.as_deref() == Some(hash);
+    let has_changed = matches!(
+        install,
+        RolloutState::Failed(Failure { touched: true, .. }) | RolloutState::Done(_)
+    );
+    let unchanged = RolloutState::Unchanged;
+    let install = if is_applied && !has_changed {
+        &unchanged
+    } else {
+        install
+    };
+    let has_failed = found.failed.difference(&excused.failed).next().is_some();
     let late = || {
         let seconds = instance.spec.progress_deadline_seconds?;
         is_late(instance, status, now).then(|| {
@@ -108,6 +137,10 @@ pub(crate) fn rollback_reason(
         })
     };
     match (install, health) {
+        (RolloutState::Failed(_) | RolloutState::Waiting(_), _) if lacks_content => match health {
+            HealthState::Failed(objects) if has_failed => Some(objects.join("; ")),
+            _ => None,
+        },
         (
             RolloutState::Failed(Failure {
                 message,
@@ -130,7 +163,7 @@ pub(crate) fn rollback_reason(
             late().map(|late| format!("{late}, and some objects are not applied"))
         }
         (RolloutState::Unchanged | RolloutState::Done(_), HealthState::Failed(objects))
-            if found.failed.difference(&excused.failed).next().is_some() =>
+            if has_failed =>
         {
             Some(objects.join("; "))
         }

@@ -13,13 +13,14 @@ use super::{
     state::{InstanceContext, InstanceState},
 };
 
-/// Returns the reason why the rollout of the template's revision is given up, or `None` if it continues.
+/// Returns the reason why the rollout of the template's revision is given up, or `None` if it continues. Without a target,
+/// the revision is applied already.
 pub(crate) async fn failure(
     instance: &BundleInstance,
     shared: &InstanceContext,
     state: &InstanceState,
     choices: &Choices<'_>,
-    target: &Target<'_>,
+    target: Option<&Target<'_>>,
     settled: &RolloutResult,
 ) -> Option<String> {
     let status = current_status(instance, state);
@@ -37,6 +38,8 @@ pub(crate) async fn failure(
         health: &settled.health,
         found: &found,
         excused: &excused,
+        hash: choices.hash,
+        lacks_content: state.lacks_content,
     };
     rollback::rollback_reason(instance, &status, &evidence, now)
 }

@@ -8,6 +8,7 @@ mod message;
 mod migrate;
 pub(crate) mod prepare;
 pub(super) mod prune_candidates;
+pub(crate) mod records;
 pub(crate) mod recreate;
 pub(crate) mod removed_apis;
 mod render;
@@ -15,7 +16,7 @@ mod step;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use apply::informers::InstanceView;
+use apply::{api_error, informers::InstanceView};
 use kube::{ResourceExt as _, core::GroupVersionKind};
 use manifests::{
     api::{
@@ -27,9 +28,9 @@ use manifests::{
 use tracing::{info, warn};
 
 pub(crate) use self::render::Rendered;
-use self::{attempt::attempt, installed::is_as_declared, step::Stepped};
+use self::{attempt::attempt, step::Stepped};
 pub(super) use self::{
-    installed::{is_recorded, renamed, unchanged},
+    installed::{is_as_declared, is_recorded, renamed, unchanged},
     inventory::{record_applied, remove_pruned},
     message::{api, describe_rejections, retry_class, waiting},
     migrate::migrate,
@@ -133,11 +134,18 @@ pub(crate) async fn run(
     if let Some(left) = state.backoff.remaining_delay(&attempt_key, now) {
         let mut settled = repair::run(instance, shared, state, status).await;
         settled.requeue_after = earliest(settled.requeue_after, Some(left));
+        if state.lacks_content && is_as_declared(instance, status, target) {
+            return settled;
+        }
         repair::report_failure(instance, shared, &settled.install).await;
         return waiting_after(settled, state.remedy);
     }
     state.freed = freed.iter().cloned().collect();
-    if lacks_content(instance, shared, status, target).await {
+    // Objects whose API is served now are in the record.
+    let is_rendered_again = !is_up_to_date(status, &key);
+    state.lacks_content =
+        is_rendered_again && lacks_content(instance, shared, status, target).await;
+    if state.lacks_content {
         let mut settled = repair::run(instance, shared, state, status).await;
         let requeue_after = state
             .backoff
@@ -160,7 +168,7 @@ pub(crate) async fn run(
     let attempt = attempt(instance, shared, state, status, target, &key, has_api);
     match Box::pin(attempt).await {
         Ok(Stepped::Next(applying)) => {
-            state.backoff.succeeded();
+            state.reset_backoff();
             RolloutResult {
                 health: repair::health(instance, shared, state, &status.removing),
                 install: RolloutState::Applying(applying),
@@ -199,7 +207,7 @@ async fn finish_rollout(
     repair::watch(instance, shared, state, status).await;
     // The service account may have changed.
     state.is_watched = false;
-    state.backoff.succeeded();
+    state.reset_backoff();
     state.await_apis(awaited(&done.waiting));
     RolloutResult {
         // An object that left an earlier revision may be part of this one.
@@ -345,16 +353,19 @@ async fn key(
     let bundle = match target.source {
         Source::Bundle(bundle) => bundle,
         Source::Revision(revision) | Source::Newest(revision) => {
-            return Ok(format!("revision {}", revision.digest));
+            return Ok(digest::revision_key(revision));
         }
     };
     let version = shared.ctx.versions.kubernetes().await;
-    let version = version.map_err(|error| Failure {
-        bundle: target.bundle_name(),
-        message: format!("failed to determine the Kubernetes version: {error}"),
-        touched: false,
-        retry: RetryClass::Soon,
-        remedy: Remedy::World,
+    let version = version.map_err(|error| {
+        let error = api_error::chain(&error);
+        Failure {
+            bundle: target.bundle_name(),
+            message: format!("failed to determine the Kubernetes version: {error}"),
+            touched: false,
+            retry: RetryClass::Soon,
+            remedy: Remedy::World,
+        }
     })?;
     let has_conditions = shared.has_conditions();
     Ok(digest::digest_of(

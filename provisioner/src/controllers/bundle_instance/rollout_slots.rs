@@ -200,8 +200,7 @@ mod tests {
         drop(earlier);
         assert!(woken(&mut calls).is_empty());
         let reconcile = rollouts.reconcile("d");
-        let d = rollouts.begin("d").unwrap();
-        drop((a, d, begun, reconcile));
+        drop((a, rollouts.begin("d").unwrap(), begun, reconcile));
         assert!(woken(&mut calls).is_empty());
         let state = rollouts.state.lock();
         assert!(state.running.is_empty() && state.line.is_empty());

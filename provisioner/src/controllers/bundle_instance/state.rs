@@ -81,6 +81,10 @@ pub(crate) struct WakeConditions {
 
 /// State of one instance.
 #[derive(Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the facts about an instance are independent"
+)]
 pub(crate) struct InstanceState {
     /// Status of the last write with its resourceVersion, until the watch delivers it. The watch may deliver an older
     /// status in between, and no other client writes the status.
@@ -93,6 +97,8 @@ pub(crate) struct InstanceState {
     pub(crate) retry: Option<String>,
     /// Remedy of the failure after which the next attempt waits.
     pub(crate) remedy: Remedy,
+    /// Whether the next attempt waits for the content of the Bundle, which could not be loaded.
+    pub(crate) lacks_content: bool,
     /// Time of the last write of the status.
     pub(crate) last_published: Option<Instant>,
     /// Complete inventory; `None` until it is read, and while the status lists all of it.
@@ -350,6 +356,13 @@ impl InstanceState {
         let written = self.status.as_ref().map(|written| written.0);
         let written = written.unwrap_or_else(|| version(instance));
         self.status = Some(Box::new((written, status)));
+    }
+
+    /// Resets the back-off of rollouts after a success.
+    pub(crate) fn reset_backoff(&mut self) {
+        self.backoff.succeeded();
+        self.remedy = Remedy::default();
+        self.lacks_content = false;
     }
 
     /// Discards the stored status once the watch delivers it or a later one.

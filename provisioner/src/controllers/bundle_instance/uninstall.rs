@@ -11,22 +11,16 @@
 //! `kube::runtime::finalizer` is not used: an uninstall takes several reconciles, which succeed while objects terminate, but
 //! that function removes the finalizer after the first success, and does not compare the uid.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use kube::{
     Api, Client, Resource as _, ResourceExt as _,
     api::{Patch, PatchParams},
     runtime::{controller::Action, events::EventType},
 };
-use manifests::{
-    api::{
-        bundle_instance::{BundleInstance, ServiceAccountRef},
-        labels,
-    },
-    object::Identity,
+use manifests::api::{
+    bundle_instance::{BundleInstance, ServiceAccountRef},
+    labels,
 };
 use serde_json::json;
 use tracing::{info, warn};
@@ -44,6 +38,7 @@ use super::{
     template,
 };
 use apply::{
+    api_error,
     inventory::Inventory,
     plan::{self, DefinitionPolicy, PruneCandidate},
     ssa::{Applier, ApplyFailure, FailureKind, PruneReport},
@@ -87,7 +82,11 @@ pub(crate) async fn run(
         }
         // After the deletion of the Bundles and of the finalizer, only this record shows that the objects are orphaned.
         if let Err(error) = record_orphaned(instance, shared).await {
-            warn!(name, %error, "failed to record that the objects are orphaned; retrying");
+            let error = api_error::chain(&error);
+            warn!(
+                name,
+                error, "failed to record that the objects are orphaned; retrying"
+            );
             let message = format!("failed to annotate BundleInstance {name}: {error}");
             report(instance, shared, state, &message, true).await?;
             state
@@ -371,14 +370,14 @@ fn waiting_message(pruned: &PruneReport) -> String {
     lines.join("\n")
 }
 
-/// Publishes an event for each released object. Events remain readable after the deletion of the instance.
+/// Publishes an event for each released object, up to a limit, and one with the number of the others. Events remain readable
+/// after the deletion of the instance.
 async fn publish_released(
     instance: &BundleInstance,
     shared: &InstanceContext,
     pruned: &PruneReport,
 ) {
-    let released: BTreeMap<&Identity, &String> = pruned.released.iter().collect();
-    for (identity, why) in released.into_iter().take(20) {
+    for note in released_notes(pruned) {
         shared
             .ctx
             .events
@@ -387,10 +386,26 @@ async fn publish_released(
                 EventType::Normal,
                 "Released",
                 "Uninstall",
-                &format!("{identity} is kept: {why}"),
+                &note,
             )
             .await;
     }
+}
+
+fn released_notes(pruned: &PruneReport) -> Vec<String> {
+    const MAX_NAMED: usize = 20;
+    let released = &pruned.released;
+    let mut notes: Vec<String> = released
+        .iter()
+        .take(MAX_NAMED)
+        .map(|(identity, why)| format!("{identity} is kept: {why}"))
+        .collect();
+    match released.len().saturating_sub(MAX_NAMED) {
+        0 => {}
+        1 => notes.push("1 more object is kept".to_owned()),
+        more => notes.push(format!("{more} more objects are kept")),
+    }
+    notes
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ fn decided(goal: &Goal<'_>) -> String {
 
 #[test]
 fn goal_follows_the_pin_the_failure_and_the_template() {
-    use RevisionState::{Active, RollingOut};
+    use RevisionState::{Active, Archived, RollingOut};
     let ready = bundle("new", Phase::Unpacked);
     let pending = bundle("new", Phase::Pending);
     let old = bundle("old", Phase::Unpacked);
@@ -32,13 +32,9 @@ fn goal_follows_the_pin_the_failure_and_the_template() {
     let one = &[(Active, None)];
     let during = &[(Active, None), (RollingOut, None)];
     let lost_active = &[(RollingOut, None)];
-    let back = &[
-        (RevisionState::Archived, None),
-        (RevisionState::Archived, None),
-        (Active, Some(1)),
-    ];
+    let back = &[(Archived, None), (Archived, None), (Active, Some(1))];
     // The record of revision 3 was lost.
-    let lost = &[(Active, None), (RevisionState::Archived, None)];
+    let lost = &[(Active, None), (Archived, None)];
     for ((name, pin, failed, hash, desired, revisions), expected) in ::tests::rows![
         ("first", None, None, "hash-1", Some(&ready), none) => "bundle new";
         ("unpacking", None, None, "hash-1", Some(&pending), none) => "bundle old";
@@ -87,8 +83,7 @@ fn half_applied_revision_is_rolled_out_again() {
             desired: None,
             installed: None,
         };
-        let target = choices.target(&Goal::Keep, false, None)?;
-        match target.source {
+        match choices.target(&Goal::Keep, false, None)?.source {
             Source::Newest(newest) => Some(newest.number),
             other => panic!("{other:?}"),
         }
@@ -100,5 +95,34 @@ fn half_applied_revision_is_rolled_out_again() {
         // The record of revision 2 was lost.
         number(&[Active], None) => Some(1);
         number(&[Archived, Active], None) => Some(2);
+    }
+}
+
+#[test]
+fn lost_rollback_is_rolled_out_again() {
+    use RevisionState::{Active, Archived};
+    let spec = spec(&json!({}));
+    let ready = bundle("new", Phase::Unpacked);
+    let installed = bundle("old", Phase::Unpacked);
+    let goal = |states: &[RevisionState], applied: Option<&str>, installed: Option<&Bundle>| {
+        let status = with!(status(states) => applied_digest: applied.map(str::to_owned),
+            failed_template_hash: Some("hash-2".to_owned()));
+        let choices = Choices {
+            spec: &spec,
+            status: &status,
+            hash: "hash-2",
+            desired: Some(&ready),
+            installed,
+        };
+        decided(&choices.goal())
+    };
+    assert_rows! {
+        goal(&[Archived, Archived], Some("revision sha256:1"), Some(&installed)) => "revision 1";
+        goal(&[Archived, Archived], Some("revision sha256:3"), None) => "keep";
+        goal(&[Archived, Archived], Some("key"), None) => "keep";
+        goal(&[Archived, Archived], None, None) => "keep";
+        goal(&[Active, Archived], Some("revision sha256:1"), Some(&installed)) => "keep";
+        // No record has the installed objects.
+        goal(&[Archived, Archived], Some("revision sha256:3"), Some(&installed)) => "bundle old";
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use apply::revision::store::Store;
+use apply::{api_error, revision::store::Store};
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Namespace},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -34,7 +34,8 @@ pub(crate) async fn trim(at: &Store<'_>, before: Option<&Listed>, after: Option<
     for index in after..before {
         let name = name(&at.owner.name, index);
         if let Err(error) = api.delete(&name, &DeleteParams::default()).await {
-            warn!(%name, %error, "failed to delete a ConfigMap of an inventory");
+            let error = api_error::chain(&error);
+            warn!(%name, error, "failed to delete a ConfigMap of an inventory");
         }
     }
 }

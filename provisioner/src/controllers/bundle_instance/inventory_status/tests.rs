@@ -31,8 +31,7 @@ fn listed_objects_read_back() {
 fn status_lists_unrecorded_objects_first() {
     let names = (0..MAX_IN_STATUS + 10).map(|number| format!("n{number:04}"));
     let identities = names.map(|name| identity("", "ConfigMap", "etcd", &name));
-    let entries = identities.map(|name| (name, Entry::default()));
-    let mut inventory: Inventory = entries.collect();
+    let mut inventory: Inventory = identities.map(|name| (name, Entry::default())).collect();
     inventory.last_entry().unwrap().get_mut().recreating = true;
     let status = list(&inventory, MAX_IN_STATUS);
     let read: Inventory = parse(&status.kinds).collect();

@@ -4,7 +4,11 @@ use apply::preflight::{Check, Finding, Findings, crd_safety};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
-use crate::controllers::bundle_instance::rollout::{attempt, prepare, recreate};
+use crate::controllers::bundle_instance::rollout::{
+    attempt, prepare,
+    records::{Records, has_key},
+    recreate,
+};
 
 impl Controller {
     /// Does what `rollout::attempt` does.
@@ -30,7 +34,7 @@ impl Controller {
             Ok(prepared) => prepared,
             Err(failure) => return Ok(Err(failure)),
         };
-        rendered.details.key = Some(key.to_owned());
+        rendered.details.key = attempt::recorded_key(target, rendered.details.key, key);
         let inventory = self.inventory();
         let planned = plan.steps.iter().map(|step| step.object.identity());
         let all: BTreeSet<Identity> = planned.chain(inventory.keys().cloned()).collect();
@@ -96,13 +100,22 @@ impl Controller {
     ) -> Result<Rendered, Failure> {
         let revision = match target.source {
             Source::Bundle(bundle) => {
-                if let Some(newest) = attempt::interrupted(before)
-                    && let Ok(record) = server.read(newest)
-                    && record.header.details.key.as_deref() == Some(key)
-                {
-                    return Ok(Rendered::of_record(record, &server.instance));
+                let records = Records::new(before, bundle);
+                let usable = |revisions: &[&RevisionStatus]| {
+                    let mut read = revisions
+                        .iter()
+                        .filter_map(|listed| server.read(listed).ok());
+                    let record = read.find(|record| has_key(&record.header.details, key))?;
+                    Some(Rendered::of_record(record, &server.instance))
+                };
+                if let Some(rendered) = usable(records.interrupted.as_slice()) {
+                    return Ok(rendered);
                 }
-                return server.render(bundle);
+                return server.render(bundle).or_else(|failure| {
+                    let rendered = usable(&records.of_template);
+                    self.lacks_content = rendered.is_none();
+                    rendered.ok_or(failure)
+                });
             }
             Source::Revision(revision) | Source::Newest(revision) => revision,
         };
@@ -134,7 +147,7 @@ impl Controller {
             if !findings.unsafe_definitions.is_empty()
                 && !has_kept_crds
                 && prepare::is_return(before, target, &rendered)
-                && let Some(newest) = before.newest()
+                && let Some(newest) = before.newest().or_else(|| before.revisions.last())
                 && let Ok(newest) = server.read(newest)
             {
                 has_kept_crds = true;

@@ -28,7 +28,9 @@ pub(super) struct Controller {
     pub(super) leftovers: Vec<Identity>,
     pub(super) removing: Vec<String>,
     pub(super) excused: Option<(i64, Unhealthy)>,
-    remedy: Option<Remedy>,
+    remedy: Remedy,
+    /// Whether the last attempt could not load the content of the Bundle.
+    pub(super) lacks_content: bool,
     failed_template: Option<(String, String)>,
     backoff: RolloutBackoff,
 }
@@ -122,9 +124,15 @@ impl Controller {
             desired: Some(&desired),
             installed: installed.trusted(),
         };
-        let settled = self.roll_out(server, &choices)?;
+        let mut settled = self.roll_out(server, &choices)?;
+        let replaced = installed.replaced().map(str::to_owned);
+        if replaced.is_some() && choices.goal() == Goal::Keep {
+            let applied = server.status().applied_digest;
+            reconcile::roll_out::retain_replaced(&mut settled, applied.as_deref());
+        }
         let outcome = with!(Outcome::of_bundle(reconcile::template_state(&desired)) =>
-            install: settled.install, is_declared: choices.is_declared(), health: settled.health, repaired: settled.repaired);
+            install: settled.install, is_declared: choices.is_declared(), health: settled.health, repaired: settled.repaired,
+            replaced: replaced);
         let is_done = match &outcome.install {
             RolloutState::Done(done) => {
                 done.rolled_back.is_none() && done.bundle == desired.name_any()
@@ -244,9 +252,7 @@ impl Controller {
                 let version = KubeVersion::new(1, server.registry.minor);
                 digest::digest_of(&server.instance.spec, bundle, version, false)
             }
-            Source::Revision(revision) | Source::Newest(revision) => {
-                format!("revision {}", revision.digest)
-            }
+            Source::Revision(revision) | Source::Newest(revision) => digest::revision_key(revision),
         }
     }
 
@@ -256,18 +262,21 @@ impl Controller {
         let goal = choices.goal();
         let given_up = self.failed_template.as_ref();
         let given_up = given_up.map(|(hash, why)| (hash.as_str(), why.as_str()));
-        let Some(target) = choices.target(&goal, false, given_up) else {
-            let settled = self.maintain(server, status)?;
-            return Ok(match goal {
-                Goal::Unrecorded(number) => {
-                    reconcile::roll_out::unrecorded(&server.instance, status, number, settled)
-                }
-                _ => settled,
-            });
+        let target = choices.target(&goal, false, given_up);
+        let settled = match &target {
+            Some(target) => self.install(server, status, target)?,
+            None => self.maintain(server, status)?,
         };
-        let settled = self.install(server, status, &target)?;
+        let settled = match goal {
+            Goal::Unrecorded(number) => {
+                reconcile::roll_out::unrecorded(&server.instance, status, number, settled)
+            }
+            _ => settled,
+        };
         let mut current = server.status();
-        if target.rollback.is_some() || !rollback::is_possible(choices, &target, &current) {
+        let target = target.as_ref();
+        let is_rollback = target.is_some_and(|target| target.rollback.is_some());
+        if is_rollback || !rollback::is_possible(choices, target, &current) {
             return Ok(settled);
         }
         let inventory = self.inventory();
@@ -282,6 +291,8 @@ impl Controller {
             health: &settled.health,
             found: &found,
             excused: &self.excused(server, &current, &view, &found),
+            hash: choices.hash,
+            lacks_content: self.lacks_content,
         };
         let reason = rollback::rollback_reason(&server.instance, &current, &evidence, now);
         let Some(reason) = reason else {
@@ -357,12 +368,23 @@ impl Controller {
         let tried = format!("{key} {name} {generation:?} {freed:?}");
         if self.backoff.remaining_delay(&tried, now).is_some() {
             let settled = self.maintain(server, status)?;
-            let remedy = self.remedy.unwrap_or(Remedy::World);
-            return Ok(rollout::waiting_after(settled, remedy));
+            if self.lacks_content && rollout::is_as_declared(&server.instance, status, target) {
+                return Ok(settled);
+            }
+            return Ok(rollout::waiting_after(settled, self.remedy));
+        }
+        let bundle = target.bundle();
+        self.lacks_content = rollout::is_as_declared(&server.instance, status, target)
+            && bundle.is_some_and(|bundle| !server.has_content(bundle));
+        if self.lacks_content {
+            self.backoff.record_failure(tried, RetryClass::Soon, now);
+            return self.maintain(server, status);
         }
         match self.attempt(server, status, target, &key)? {
             Ok(done) => {
                 self.backoff.succeeded();
+                self.remedy = Remedy::default();
+                self.lacks_content = false;
                 self.removing.clone_from(&done.removing);
                 let install = RolloutState::Done(Box::new(done));
                 Ok(settled(install, self.health(server)))
@@ -371,7 +393,7 @@ impl Controller {
                 failure.touched |=
                     status.installed_bundle_name.is_some() && status.applied_digest.is_none();
                 self.backoff.record_failure(tried, failure.retry, now);
-                self.remedy = Some(failure.remedy);
+                self.remedy = failure.remedy;
                 let current = server.status();
                 let result = self.maintain(server, &current)?;
                 let change = rollout::changes(result.repaired, &result.install);

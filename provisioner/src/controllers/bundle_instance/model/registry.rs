@@ -58,11 +58,16 @@ impl Server {
         found.unwrap().clone()
     }
 
+    pub(super) fn has_content(&self, bundle: &Bundle) -> bool {
+        let number = content_of(bundle.metadata.labels.as_ref());
+        self.registry.stored.contains(&number)
+    }
+
     /// Renders a Bundle, as `rollout::render` does.
     pub(super) fn render(&self, bundle: &Bundle) -> Result<Rendered, Failure> {
         let number = content_of(bundle.metadata.labels.as_ref());
         let name = bundle.name_any();
-        if !self.registry.stored.contains(&number) {
+        if !self.has_content(bundle) {
             let problem = "the registry is unreachable";
             return Err(failure(&name, problem, RetryClass::Soon));
         }

@@ -179,7 +179,6 @@ mod tests {
             assert_eq!(found, expected, "{name} {form:?} {is_deleted} {view:?}");
         }
         let forms = Forms::new(newest(), None, true, &InstanceView::default());
-        let left = step("left", "", Configuration).0;
-        assert_eq!(forms.form(&left, hash("left", "1"), false), Form::Removed);
+        assert_rows!(forms.form(&step("left", "", Configuration).0, hash("left", "1"), false) => Form::Removed);
     }
 }

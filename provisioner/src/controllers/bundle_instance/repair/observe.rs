@@ -25,7 +25,7 @@ use crate::{
         state::{InstanceContext, InstanceState},
     },
 };
-use apply::{discovery::ApiKind, health, informers::InstanceView, inventory::Inventory};
+use apply::{api_error, discovery::ApiKind, health, informers::InstanceView, inventory::Inventory};
 
 /// Maximum number of unhealthy objects that a condition names.
 const MAX_NAMED: usize = 20;
@@ -89,7 +89,11 @@ pub(crate) async fn watch(
         }
         Err(error) => {
             state.watch_retry_delay = Some(READ_RETRY_DELAY);
-            warn!(%error, "failed to list the served APIs for the watches of an instance; retrying");
+            let error = api_error::chain(&error);
+            warn!(
+                error,
+                "failed to list the served APIs for the watches of an instance; retrying"
+            );
         }
     }
 }
@@ -221,12 +225,9 @@ mod tests {
         let inventory: Inventory = names.map(|name| (identity(name), Entry::default())).into();
         let failed = || with!(ObservedObject::default() => health: health::Health::Failed("crashes".to_owned()));
         let mut view = with!(InstanceView::default() => synced: true);
-        view.objects
-            .extend(names.map(|name| (identity(name), failed())));
-        let leaving = [
-            "terminating".to_owned(),
-            "denied: may not be deleted".to_owned(),
-        ];
+        let objects = names.map(|name| (identity(name), failed()));
+        view.objects.extend(objects);
+        let leaving = ["terminating", "denied: may not be deleted"];
         let removing = leaving.map(|line| format!("Deployment tide/{line}"));
         assert_rows!(unhealthy_of(Some(&inventory), &view, &removing).all() => [identity("retained")].into());
         let HealthState::Failed(failed) = health_of(Some(&inventory), &view, &removing) else {

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use apply::{
+    api_error,
     plan::Plan,
     revision::Revision,
     ssa::{Applier, PruneReport},
@@ -162,10 +163,17 @@ async fn prune(
     let had = state.inventory.clone().unwrap_or_default();
     let namespace = &record.header.namespace;
     let plan = rollout::plan(ctx, record.objects, &had, &owner, namespace).await;
-    let plan = plan.map_err(|error| format!("failed to list the served APIs: {error}"))?;
+    let plan = plan.map_err(|error| {
+        let error = api_error::chain(&error);
+        format!("failed to list the served APIs: {error}")
+    })?;
     let client = ctx.clients.client(active.service_account.as_ref());
+    let client = client.map_err(|error| {
+        let error = api_error::chain(&error);
+        format!("failed to create a client: {error}")
+    })?;
     let apply = Applier {
-        client: &client.map_err(|error| format!("failed to create a client: {error}"))?,
+        client: &client,
         kinds: &ctx.discovery,
         concurrency: ctx.settings.concurrency,
         permits: &ctx.write_permits,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use apply::{
+    api_error,
     field_conflicts::ConflictingManager,
     informers::InstanceView,
     plan::{ApplyStep, MissingKind, Plan},
@@ -190,10 +191,11 @@ impl Unread {
         let (failure, is_lost) = match self {
             Self::Record(error) if error.is_transient() => (later(error.to_string()), false),
             Self::Record(error) => (unusable(drift.status, &error), true),
-            Self::Discovery(error) => (
-                later(format!("failed to list the served APIs: {error}")),
-                false,
-            ),
+            Self::Discovery(error) => {
+                let error = api_error::chain(&error);
+                let message = format!("failed to list the served APIs: {error}");
+                (later(message), false)
+            }
         };
         let failed = drift
             .objects
@@ -270,11 +272,9 @@ async fn apply(
     let client = match ctx.clients.client(account) {
         Ok(client) => client,
         Err(error) => {
-            return Outcome::all(
-                &steps,
-                format!("failed to create a client: {error}"),
-                RetryClass::Soon,
-            );
+            let error = api_error::chain(&error);
+            let line = format!("failed to create a client: {error}");
+            return Outcome::all(&steps, line, RetryClass::Soon);
         }
     };
     let is_present = |step: &ApplyStep| drift.view.objects.contains_key(&step.object.identity());
@@ -286,7 +286,10 @@ async fn apply(
     let taken = match &lock {
         Ok(_) => ownership::recheck(&client, &absent, owner, ctx.settings.concurrency)
             .await
-            .map_err(|error| format!("failed to look up the missing objects: {error}")),
+            .map_err(|error| {
+                let error = api_error::chain(&error);
+                format!("failed to look up the missing objects: {error}")
+            }),
         Err(others) => Err(apply_locks::conflict_message(others)),
     };
     match taken {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     controllers::bundle_instance::{outcome::TemplateState, reconcile, status::build},
-    fixtures::spec,
+    fixtures::{condition, spec},
 };
 
 /// A revision that is being rolled out since 1970.
@@ -20,10 +20,8 @@ pub(crate) fn revision(number: i64) -> RevisionStatus {
 
 /// A status with revisions in these states, all of whose objects are applied.
 pub(crate) fn status(states: &[RevisionState]) -> BundleInstanceStatus {
-    let revisions = states
-        .iter()
-        .zip(1..)
-        .map(|(state, number)| with!(revision(number) => state: *state));
+    let revisions = states.iter().zip(1..);
+    let revisions = revisions.map(|(state, number)| with!(revision(number) => state: *state));
     with!(BundleInstanceStatus::default() => applied_digest: Some("sha256:aa".to_owned()), revisions: revisions.collect())
 }
 
@@ -103,8 +101,7 @@ fn history_keeps_the_newest_archived_revisions() {
     pruning.removing = vec!["ConfigMap default/a".to_owned()];
     assert_eq!(numbers(&json!({}), &pruning), [0; 0]);
     // A failing template after the other does not fill the status.
-    let many = vec![Archived; 40];
-    pruning.revisions = status(&many).revisions;
+    pruning.revisions = status(&[Archived; 40]).revisions;
     assert_eq!(numbers(&json!({}), &pruning).len(), 32);
 }
 
@@ -173,22 +170,14 @@ fn deadline_restarts_after_a_pause() {
     use RevisionState::{Active, RollingOut};
     let now = Timestamp::from_second(5000).unwrap();
     let left = |states: &[RevisionState], reason: &str| {
-        let conditions = json!([{
-            "type": "Progressing", "status": "False", "reason": reason, "message": "",
-            "lastTransitionTime": "1970-01-01T00:00:00Z",
-        }]);
+        let conditions = json!([condition("Progressing", "False", reason, "")]);
         let conditions = serde_json::from_value(conditions).unwrap();
         let mut status = with!(status(states) => conditions: conditions);
         let is_restarted = restart_deadline(&mut status, now);
         let spec = spec(&json!({"progressDeadlineSeconds": 30}));
         let newest = status.rolling_out().filter(|_| is_restarted)?;
-        assert!(
-            newest.created.0 < now
-                && newest
-                    .applied
-                    .as_ref()
-                    .is_none_or(|applied| applied.0 < now)
-        );
+        let applied = newest.applied.as_ref();
+        assert!(newest.created.0 < now && applied.is_none_or(|applied| applied.0 < now));
         time_left(&spec, newest, now)
     };
     assert_rows! {
@@ -218,5 +207,31 @@ fn failed_reads_do_not_hide_a_pause() {
         let before = status(&[Active, RollingOut]);
         let mut status = build(&before, &declaration, &outcome, at(1));
         assert_eq!(restart_deadline(&mut status, at(5000)), expected, "{class}");
+    }
+}
+
+#[test]
+fn rollback_remains_in_effect_without_its_record() {
+    use RevisionState::{Active, Archived, RollingOut};
+    let spec = spec(&json!({}));
+    for (states, failed, is_given_up, expected) in ::tests::rows![
+        &[Active][..], Some("hash-2"), true => Some(1);
+        &[Active], Some("hash-2"), false => None;
+        &[Active], None, false => None;
+        &[Archived, Archived], Some("hash-2"), true => Some(2);
+        &[Archived, Archived], Some("hash-2"), false => None;
+        // An older provisioner has recorded no revision.
+        &[], Some("hash-2"), true => Some(0);
+        // The rollback has not started.
+        &[Active, RollingOut], Some("hash-2"), true => None;
+        // No rollback is possible.
+        &[Archived, Active], Some("hash-2"), true => None;
+    ] {
+        let failed = failed.map(str::to_owned);
+        let status = with!(status(states) => failed_template_hash: failed.clone());
+        let back = rollback(&spec, &status, is_given_up);
+        let hash = back.as_ref().and_then(|back| back.template_hash.clone());
+        assert_eq!(hash, failed.filter(|_| expected.is_some()));
+        assert_rows!(back.map(|back| back.to) => expected, "{states:?} {is_given_up}");
     }
 }

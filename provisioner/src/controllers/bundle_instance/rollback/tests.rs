@@ -52,6 +52,8 @@ fn rollout_is_given_up_for_its_own_failures_only() {
             health: &health,
             found: &unhealthy(objects(&["a"])),
             excused: &unhealthy(objects(excused)),
+            hash: "hash-2",
+            lacks_content: false,
         };
         let status = status(states);
         let now = Timestamp::from_second(9999).unwrap();
@@ -83,37 +85,109 @@ fn slow_rollout_is_given_up_only_with_an_explicit_deadline() {
         ("nothing applied", Some(60), 60, failure(false, RetryClass::Soon), slow(), none, none) => None;
     ] {
         let found = with!(Unhealthy::default() => slow: objects(&["a"]));
-        let excused = Unhealthy {
-            failed: objects(failed),
-            slow: objects(slow),
-        };
+        let (failed, slow) = (objects(failed), objects(slow));
+        let excused = Unhealthy { failed, slow };
         let evidence = Evidence {
             install: &install,
             health: &health,
             found: &found,
             excused: &excused,
+            hash: "hash-2",
+            lacks_content: false,
         };
         let now = Timestamp::from_second(second).unwrap();
-        let status = status(&[Active, RollingOut]);
-        let found = rollback_reason(&instance("OnFailure", deadline), &status, &evidence, now);
-        assert_eq!(found.as_deref(), expected, "{name}");
+        let mut status = status(&[Active, RollingOut]);
+        if matches!(install, RolloutState::Failed(_)) {
+            // Not all objects of the revision are applied.
+            status.applied_digest = None;
+        }
+        assert_rows!(rollback_reason(&instance("OnFailure", deadline), &status, &evidence, now).as_deref() => expected, "{name}");
+    }
+}
+
+#[test]
+fn later_attempts_do_not_hide_failures_of_the_applied_revision() {
+    use RevisionState::{Active, RollingOut};
+    let queued = || RolloutState::Queued;
+    let waits = || RolloutState::Waiting(Remedy::World);
+    let rejected = || failure(false, RetryClass::Backoff);
+    let touched = || failure(true, RetryClass::Backoff);
+    let passed = "the deadline of 60 seconds (spec.progressDeadlineSeconds) has passed, and some objects are not applied";
+    for ((name, is_applied, hash, install, lacks_content), expected) in ::tests::rows![
+        ("rejected", true, "hash-2", rejected(), false) => Some("stuck");
+        ("waits", true, "hash-2", waits(), false) => Some("stuck");
+        ("queued", true, "hash-2", queued(), false) => Some("stuck");
+        ("stopped", true, "hash-2", RolloutState::Stopped(Vec::new()), false) => Some("stuck");
+        ("content lost", true, "hash-2", rejected(), true) => Some("stuck");
+        // The failure is that of another template.
+        ("other, rejected", true, "hash-3", rejected(), false) => None;
+        ("other, queued", true, "hash-3", queued(), false) => None;
+        ("partly applied, rejected", false, "hash-2", rejected(), false) => None;
+        ("partly applied", false, "hash-2", touched(), false) => Some("broken");
+        ("partly applied, content lost", false, "hash-2", touched(), true) => Some("stuck");
+        ("partly applied, waits", false, "hash-2", waits(), false) => Some(passed);
+        ("partly applied, waits for content", false, "hash-2", waits(), true) => Some("stuck");
+    ] {
+        let health = HealthState::Failed(vec!["stuck".to_owned()]);
+        let evidence = Evidence {
+            install: &install,
+            health: &health,
+            found: &with!(Unhealthy::default() => failed: objects(&["a"])),
+            excused: &Unhealthy::default(),
+            hash,
+            lacks_content,
+        };
+        let mut status = status(&[Active, RollingOut]);
+        if !is_applied {
+            status.applied_digest = None;
+        }
+        let instance = instance("OnFailure", Some(60));
+        let now = Timestamp::from_second(9999).unwrap();
+        assert_rows!(rollback_reason(&instance, &status, &evidence, now).as_deref() => expected, "{name}");
+    }
+}
+
+#[test]
+fn content_that_cannot_be_loaded_does_not_lead_to_a_rollback() {
+    let status =
+        with!(status(&[RevisionState::Active, RevisionState::RollingOut]) => applied_digest: None);
+    for install in [
+        failure(true, RetryClass::Backoff),
+        RolloutState::Waiting(Remedy::World),
+    ] {
+        let evidence = Evidence {
+            install: &install,
+            health: &HealthState::Progressing(vec!["starting".to_owned()]),
+            found: &with!(Unhealthy::default() => slow: objects(&["a"])),
+            excused: &Unhealthy::default(),
+            hash: "hash-2",
+            lacks_content: true,
+        };
+        let now = Timestamp::from_second(9999).unwrap();
+        let reason = rollback_reason(&instance("OnFailure", Some(60)), &status, &evidence, now);
+        assert_eq!(reason, None);
     }
 }
 
 #[test]
 fn template_of_the_active_revision_is_never_given_up() {
     use RevisionState::{Active, RollingOut};
-    let spec = instance("OnFailure", None).spec;
     let status = status(&[Active, RollingOut]);
     let newest = &status.revisions[1];
     let desired: Bundle = object!({"metadata": {"name": "new"}});
-    for (hash, source, expected) in [
-        ("hash-2", Source::Newest(newest), true),
-        ("hash-3", Source::Newest(newest), false),
-        ("hash-3", Source::Bundle(&desired), true),
-        ("hash-1", Source::Bundle(&desired), false),
-        ("hash-2", Source::Revision(newest), false),
+    for (hash, source, pin, expected) in [
+        ("hash-2", Some(Source::Newest(newest)), None, true),
+        ("hash-3", Some(Source::Newest(newest)), None, false),
+        ("hash-3", Some(Source::Bundle(&desired)), None, true),
+        ("hash-1", Some(Source::Bundle(&desired)), None, false),
+        ("hash-2", Some(Source::Revision(newest)), None, false),
+        // Nothing is to be rolled out.
+        ("hash-2", None, None, true),
+        ("hash-3", None, None, false),
+        ("hash-2", Some(Source::Newest(newest)), Some(2), false),
+        ("hash-2", None, Some(2), false),
     ] {
+        let spec = with!(instance("OnFailure", None).spec => rollback_to: pin);
         let choices = Choices {
             spec: &spec,
             status: &status,
@@ -121,8 +195,12 @@ fn template_of_the_active_revision_is_never_given_up() {
             desired: Some(&desired),
             installed: None,
         };
+        let target = source.map(|source| Target {
+            source,
+            rollback: None,
+        });
         assert_rows! {
-            is_possible(&choices, &Target { source, rollback: None }, &status) => expected, "{hash} {source:?}";
+            is_possible(&choices, target.as_ref(), &status) => expected, "{hash} {source:?} {pin:?}";
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use apply::{
+    api_error,
     health::Health,
     informers::InstanceView,
     inventory::Inventory,
@@ -11,7 +12,11 @@ use apply::{
 };
 use kube::ResourceExt as _;
 use manifests::{
-    api::bundle_instance::{BundleInstance, BundleInstanceStatus, Cause, RevisionStatus},
+    api::{
+        bundle::Bundle,
+        bundle_instance::{BundleInstance, BundleInstanceStatus, Cause, RevisionStatus},
+        labels,
+    },
     object::Identity,
 };
 
@@ -22,8 +27,9 @@ use super::{
     message::remedy,
     prepare::{PreparedRollout, prepare},
     prune_candidates::prune_first,
+    records::{Records, has_key},
     recreate,
-    render::{Rendered, render},
+    render::{RenderError, Rendered, render},
     step::{Progress, Rollout, Stepped, resume, step},
     unchanged,
 };
@@ -80,7 +86,7 @@ pub(super) async fn attempt(
         left_out,
         lock,
     } = Box::pin(prepare(instance, shared, state, before, target, rendered)).await?;
-    rendered.details.key = Some(key.to_owned());
+    rendered.details.key = recorded_key(target, rendered.details.key, key);
     let apply = Applier {
         client: &client,
         kinds: &ctx.discovery,
@@ -199,12 +205,12 @@ pub(crate) fn described(
     let digest = details.bundle.content_digest.clone();
     let is_same = before.installed_bundle_name.as_ref() == Some(&details.bundle.name);
     let mut revisions = done.revisions;
-    if let Some(newest) = revisions::newest_of(&mut revisions) {
-        newest.bundle.clone_from(&details.bundle.name);
-        newest.template_hash.clone_from(&details.template_hash);
-        if rendered.removed_apis.is_some() {
-            newest.removed_apis.clone_from(&rendered.removed_apis);
-        }
+    let template_hash = details.template_hash.as_ref();
+    revisions::rename(&mut revisions, &details.bundle.name, template_hash);
+    if let Some(newest) = revisions::newest_of(&mut revisions)
+        && rendered.removed_apis.is_some()
+    {
+        newest.removed_apis.clone_from(&rendered.removed_apis);
     }
     CompletedRollout {
         bundle: details.bundle.name.clone(),
@@ -220,8 +226,7 @@ pub(crate) fn described(
     }
 }
 
-/// Renders the objects of the target, or reads them from a record. An interrupted rollout continues with the objects that
-/// its revision records if the inputs are unchanged, since the content may be lost.
+/// Renders the objects of the target, or reads them from a record.
 pub(super) async fn rendered(
     instance: &BundleInstance,
     shared: &InstanceContext,
@@ -232,13 +237,9 @@ pub(super) async fn rendered(
 ) -> Result<Rendered, Failure> {
     let revision = match target.source {
         Source::Bundle(bundle) => {
-            if let Some(newest) = interrupted(before)
-                && let Ok(record) = revisions::read(shared, &owner(instance), newest).await
-                && record.header.details.key.as_deref() == Some(key)
-            {
-                return Ok(Rendered::of_record(record, instance));
-            }
-            return render(instance, shared, bundle).await;
+            let records = Records::new(before, bundle);
+            let rendered = rendered_bundle(instance, shared, state, target, bundle, &records, key);
+            return Box::pin(rendered).await;
         }
         Source::Revision(revision) | Source::Newest(revision) => revision,
     };
@@ -258,6 +259,67 @@ pub(super) async fn rendered(
     Ok(rendered)
 }
 
+/// Renders the objects of a Bundle, or reads them from a record with the same inputs: that of an interrupted rollout, or,
+/// if the content cannot be loaded, that of another revision of the template.
+async fn rendered_bundle(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    state: &mut InstanceState,
+    target: &Target<'_>,
+    bundle: &Bundle,
+    records: &Records<'_>,
+    key: &str,
+) -> Result<Rendered, Failure> {
+    // Until the objects are read, a failure does not concern the bundle.
+    state.lacks_content = true;
+    let read = async |revisions| recorded(instance, shared, target, bundle, revisions, key).await;
+    if let Some(rendered) = read(records.interrupted.as_slice()).await? {
+        state.lacks_content = false;
+        return Ok(rendered);
+    }
+    let failure = match render(instance, shared, bundle).await {
+        Err(RenderError::NotLoaded(failure)) => failure,
+        rendered => {
+            state.lacks_content = false;
+            return rendered.map_err(RenderError::into_failure);
+        }
+    };
+    let rendered = read(&records.of_template).await?;
+    state.lacks_content = rendered.is_none();
+    rendered.ok_or(failure)
+}
+
+/// Reads the records of revisions until one has the key. Records that are missing or altered are skipped.
+async fn recorded(
+    instance: &BundleInstance,
+    shared: &InstanceContext,
+    target: &Target<'_>,
+    bundle: &Bundle,
+    revisions: &[&RevisionStatus],
+    key: &str,
+) -> Result<Option<Rendered>, Failure> {
+    let owner = owner(instance);
+    for revision in revisions {
+        match revisions::read(shared, &owner, revision).await {
+            Ok(record) if has_key(&record.header.details, key) => {
+                let mut rendered = Rendered::of_record(record, instance);
+                // The record may be that of another Bundle with the same content.
+                rendered.details.bundle.name = bundle.name_any();
+                rendered.details.bundle.uid = bundle.uid().unwrap_or_default();
+                rendered.details.template_hash =
+                    bundle.labels().get(labels::TEMPLATE_HASH).cloned();
+                return Ok(Some(rendered));
+            }
+            // A transient error does not show that the record is missing.
+            Err(error) if error.is_transient() => {
+                return Err(failure_for(target)(error.to_string(), RetryClass::Soon));
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(None)
+}
+
 /// Returns the failure of a target whose record cannot be used.
 pub(crate) fn unusable_record(target: &Target<'_>, problem: &str) -> Failure {
     let fail = failure_for(target);
@@ -274,11 +336,18 @@ pub(crate) fn unusable_record(target: &Target<'_>, problem: &str) -> Failure {
     }
 }
 
-/// Returns the revision that is only partly applied.
-pub(crate) fn interrupted(before: &BundleInstanceStatus) -> Option<&RevisionStatus> {
-    before
-        .rolling_out()
-        .filter(|_| before.applied_digest.is_none())
+/// Returns the key to record with a revision. An interrupted rollout finds its objects by this key, without the content. Objects
+/// of an earlier record keep the key of their rendering, because the Bundle of the template may be unpacked before the rollout
+/// continues.
+pub(crate) fn recorded_key(
+    target: &Target<'_>,
+    former: Option<String>,
+    key: &str,
+) -> Option<String> {
+    match target.source {
+        Source::Bundle(_) => Some(key.to_owned()),
+        Source::Revision(_) | Source::Newest(_) => former,
+    }
 }
 
 /// Records a new revision.
@@ -394,5 +463,31 @@ pub(super) fn failure_for(target: &Target<'_>) -> impl Fn(String, RetryClass) ->
 }
 
 pub(super) fn retry_soon(target: &Target<'_>, what: &str, error: &kube::Error) -> Failure {
+    let error = api_error::chain(error);
     failure_for(target)(format!("{what}: {error}"), RetryClass::Soon)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::bundle_instance::revisions::tests::revision;
+
+    #[test]
+    fn recorded_objects_keep_the_key_of_their_rendering() {
+        let bundle: Bundle = object!({"metadata": {"name": "b"}});
+        let revision = revision(1);
+        let former = Some("rendering".to_owned());
+        let key = |source| {
+            let target = Target {
+                source,
+                rollback: None,
+            };
+            recorded_key(&target, former.clone(), "current")
+        };
+        assert_rows! {
+            key(Source::Bundle(&bundle)).as_deref() => Some("current");
+            key(Source::Revision(&revision)) => former;
+            key(Source::Newest(&revision)) => former;
+        }
+    }
 }

@@ -6,7 +6,7 @@ use manifests::{
     api::{
         Class,
         bundle::Bundle,
-        bundle_instance::{BundleInstance, BundleInstanceSpec},
+        bundle_instance::{BundleInstance, BundleInstanceSpec, RevisionStatus},
         labels,
     },
     object::Identity,
@@ -36,6 +36,11 @@ pub(super) fn attempt_key(
         instance.metadata.generation,
         instance.annotations().get(labels::RETRY),
     )
+}
+
+/// Returns the key of a revision that is rolled out from its record.
+pub(crate) fn revision_key(revision: &RevisionStatus) -> String {
+    format!("revision {}", revision.digest)
 }
 
 /// Returns the key, which changes whenever the rendered objects may change. `version` is the version of the cluster.
@@ -84,17 +89,13 @@ mod tests {
         let key = |conditions: Value| {
             let bundle: Bundle =
                 object!({"metadata": {"name": "b"}, "status": {"conditions": conditions}});
-            let target = Target {
-                source: Source::Bundle(&bundle),
-                rollback: None,
-            };
+            let (source, rollback) = (Source::Bundle(&bundle), None);
+            let target = Target { source, rollback };
             attempt_key(&instance, &target, "key", 1, 1, &[])
         };
         let found = key(json!([]));
-        let lost = key(json!([{
-            "type": "ContentAvailable", "status": "False", "reason": "UnpackFailed", "message": "not found",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }]));
+        let lost = crate::fixtures::condition("ContentAvailable", "False", "UnpackFailed", "lost");
+        let lost = key(json!([lost]));
         let now = Timestamp::UNIX_EPOCH;
         let mut attempts = RolloutBackoff::default();
         let wait = attempts.record_failure(lost.clone(), RetryClass::Backoff, now);

@@ -5,6 +5,7 @@ use manifests::api::{
     bundle::Bundle,
     bundle_instance::{BundleInstance, BundleInstanceStatus},
     condition::{self, reason},
+    labels,
 };
 
 use super::Target;
@@ -12,7 +13,7 @@ use crate::controllers::bundle_instance::{outcome::CompletedRollout, revisions};
 
 /// Reports whether the installed objects are those of the target with the current spec: only the provisioner or the cluster
 /// has changed since.
-pub(super) fn is_as_declared(
+pub(crate) fn is_as_declared(
     instance: &BundleInstance,
     status: &BundleInstanceStatus,
     target: &Target<'_>,
@@ -23,9 +24,8 @@ pub(super) fn is_as_declared(
         && status.applied_digest.is_some()
         && status.newest().is_some()
         && installed.is_some_and(|installed| {
-            let reason = installed.reason.as_str();
             installed.observed_generation == instance.metadata.generation
-                && matches!(reason, reason::INSTALLATION_SUCCEEDED | reason::ROLLED_BACK)
+                && installed.reason == reason::INSTALLATION_SUCCEEDED
         })
 }
 
@@ -43,9 +43,8 @@ pub(crate) fn renamed(
 ) -> CompletedRollout {
     let found = bundle.status.as_ref();
     let mut revisions = status.revisions.clone();
-    if let Some(newest) = revisions::newest_of(&mut revisions) {
-        newest.bundle = bundle.name_any();
-    }
+    let template_hash = bundle.labels().get(labels::TEMPLATE_HASH);
+    revisions::rename(&mut revisions, &bundle.name_any(), template_hash);
     CompletedRollout {
         bundle: bundle.name_any(),
         uid: bundle.uid().unwrap_or_default(),
@@ -81,7 +80,11 @@ pub(crate) fn unchanged(
         removing: status.removing.clone(),
         revisions: status.revisions.clone(),
         warnings: Vec::new(),
-        rolled_back: revisions::rollback(&instance.spec, status),
+        rolled_back: revisions::rollback(
+            &instance.spec,
+            status,
+            revisions::is_given_up(instance, status),
+        ),
     }
 }
 

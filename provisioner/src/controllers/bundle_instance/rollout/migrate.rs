@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use apply::api_error;
 use kube::ResourceExt as _;
 use manifests::api::{
     bundle::Bundle,
@@ -73,11 +74,11 @@ pub(crate) async fn migrate(
                     is_reported = recorded.is_err();
                     recorded.map_err(|error| error.to_string())
                 }
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(api_error::chain(&error)),
             }
         }
         // The loss of content changes no condition.
-        Err(failure) => Err(failure.message),
+        Err(error) => Err(error.into_failure().message),
     };
     match recorded {
         Ok(mut revision) => {

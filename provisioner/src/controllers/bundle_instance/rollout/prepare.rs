@@ -115,7 +115,7 @@ pub(super) async fn prepare(
         if !findings.unsafe_definitions.is_empty()
             && !has_kept_definitions
             && is_return(before, target, &rendered)
-            && let Some(newest) = before.newest()
+            && let Some(newest) = before.newest().or_else(|| before.revisions.last())
             && let Ok(newest) = revisions::read(shared, &owner, newest).await
         {
             has_kept_definitions = true;

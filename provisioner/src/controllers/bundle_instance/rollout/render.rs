@@ -1,6 +1,9 @@
 //! Renders the stored content of a Bundle into objects for this cluster.
 
-use apply::revision::{self, Revision};
+use apply::{
+    api_error,
+    revision::{self, Revision},
+};
 use convert::{
     Class as Format, Options, bundle_info::BundleInfo, deployment_config::DeploymentConfig,
 };
@@ -13,7 +16,6 @@ use manifests::{
         labels,
         revision::RevisionDetails,
     },
-    error::chain,
     object::Object,
     openshift::{MaxOpenShiftVersion, Spelling},
 };
@@ -53,6 +55,29 @@ pub(crate) struct Rendered {
     pub(crate) is_same_generation: bool,
 }
 
+/// Error of rendering a Bundle.
+pub(crate) enum RenderError {
+    /// The content could not be loaded. It may be valid.
+    NotLoaded(Failure),
+    /// The content cannot be rendered with the spec for this cluster.
+    Rejected(Failure),
+}
+
+impl RenderError {
+    /// Returns the failure of the attempt.
+    pub(super) fn into_failure(self) -> Failure {
+        match self {
+            Self::NotLoaded(failure) | Self::Rejected(failure) => failure,
+        }
+    }
+}
+
+impl From<Failure> for RenderError {
+    fn from(failure: Failure) -> Self {
+        Self::Rejected(failure)
+    }
+}
+
 /// Returns the digest that identifies a revision.
 pub(super) fn digest(
     objects: &[Object],
@@ -89,7 +114,7 @@ impl Rendered {
             account,
             details: header.details,
             removed_apis: None,
-            is_same_generation: true,
+            is_same_generation: is_same_generation(instance),
         }
     }
 }
@@ -97,12 +122,12 @@ impl Rendered {
 /// Renders the objects of a Bundle, configured by the spec of the instance.
 ///
 /// # Errors
-/// Returns a failure if the content cannot be read, or cannot be converted with the spec.
+/// Returns an error if the content cannot be read, or cannot be converted with the spec.
 pub(crate) async fn render(
     instance: &BundleInstance,
     shared: &InstanceContext,
     bundle: &Bundle,
-) -> Result<Rendered, Failure> {
+) -> Result<Rendered, RenderError> {
     let spec = &instance.spec;
     let ctx = &shared.ctx;
     let fail = |message: String, retry, remedy| Failure {
@@ -113,6 +138,7 @@ pub(crate) async fn render(
         remedy,
     };
     let kube_version = ctx.versions.kubernetes().await.map_err(|error| {
+        let error = api_error::chain(&error);
         fail(
             format!("failed to determine the Kubernetes version: {error}"),
             RetryClass::Soon,
@@ -152,14 +178,14 @@ pub(crate) async fn render(
     })?;
     let (conversion, removed_apis) = converted.map_err(|error| {
         let (message, retry) = not_loaded(&error);
-        fail(message, retry, Remedy::World)
+        RenderError::NotLoaded(fail(message, retry, Remedy::World))
     })?;
     let Some(objects) = conversion.objects else {
-        return Err(fail(
+        return Err(RenderError::Rejected(fail(
             bundle::rejection(class.unwrap_or(Class::Plain), &conversion.report),
             RetryClass::Backoff,
             Remedy::Own,
-        ));
+        )));
     };
     let facts = conversion.report.facts;
     let namespace = [
@@ -193,12 +219,14 @@ pub(crate) async fn render(
             kubernetes: kube_version.to_string(),
         },
         removed_apis: Some(removed_apis),
-        is_same_generation: instance
-            .status
-            .as_ref()
-            .and_then(|status| status.observed_generation)
-            == instance.metadata.generation,
+        is_same_generation: is_same_generation(instance),
     })
+}
+
+/// Reports whether the spec is that of the last status.
+fn is_same_generation(instance: &BundleInstance) -> bool {
+    let status = instance.status.as_ref();
+    status.and_then(|status| status.observed_generation) == instance.metadata.generation
 }
 
 /// Returns the message about content that cannot be loaded, and the class of the delay until the next attempt.
@@ -212,7 +240,7 @@ fn not_loaded(error: &bundle::LoadError) -> (String, RetryClass) {
         bundle::LoadError::Fetch { .. } => "; restore the source, or change spec.template",
         bundle::LoadError::NotUnpacked { .. } | bundle::LoadError::Store { .. } => "",
     };
-    (format!("{}{remedy}", chain(error)), retry)
+    (format!("{}{remedy}", api_error::chain(error)), retry)
 }
 
 /// Returns `spec.config` as the configuration of Deployments.

@@ -18,8 +18,7 @@ fn done(bundle: &str) -> CompletedRollout {
 }
 
 fn outcome(valid: TemplateState, install: RolloutState, health: HealthState) -> Outcome {
-    let outcome = Outcome::of_bundle(valid);
-    with!(outcome => install: install, is_declared: true, health: health)
+    with!(Outcome::of_bundle(valid) => install: install, is_declared: true, health: health)
 }
 
 fn declared(generation: i64) -> Declaration {
@@ -27,9 +26,8 @@ fn declared(generation: i64) -> Declaration {
 }
 
 fn unpacked(bundle: &str) -> TemplateState {
-    TemplateState::Unpacked {
-        bundle: bundle.to_owned(),
-    }
+    let bundle = bundle.to_owned();
+    TemplateState::Unpacked { bundle }
 }
 
 /// The installation of bundle `new` failed.
@@ -65,11 +63,15 @@ fn installs(done: CompletedRollout) -> RolloutState {
     RolloutState::Done(Box::new(done))
 }
 
+/// All objects of a bundle were applied, and are not observed yet.
+fn applied(bundle: &str) -> Outcome {
+    let done = installs(done(bundle));
+    outcome(unpacked(bundle), done, HealthState::NotObserved)
+}
+
 fn pending() -> TemplateState {
-    TemplateState::Pending {
-        bundle: "new".to_owned(),
-        message: String::new(),
-    }
+    let (bundle, message) = ("new".to_owned(), String::new());
+    TemplateState::Pending { bundle, message }
 }
 
 fn unpacking_failed(remedy: Remedy) -> TemplateState {
@@ -235,19 +237,10 @@ fn health_is_progressing_until_objects_are_observed() {
 
 #[test]
 fn health_of_former_objects_is_not_that_of_new_ones() {
-    let upgraded = then(
-        unpacked("new"),
-        installs(done("new")),
-        HealthState::NotObserved,
-    );
+    let upgraded = after(&installed(), &applied("new"));
     let declared = declared(2);
     let applying = applying(&installed(), &declared, "new", 3, Inventory::default(), NOW);
-    let resumed = outcome(
-        unpacked("old"),
-        installs(done("old")),
-        HealthState::NotObserved,
-    );
-    for status in [upgraded, after(&applying, &resumed)] {
+    for status in [upgraded, after(&applying, &applied("old"))] {
         assert_rows! {
             lines(&status)[2..4] => [
                 "Healthy Unknown HealthUnknown the applied objects have not been observed yet",
@@ -262,12 +255,7 @@ fn objects_that_were_unhealthy_before_a_rollout_remain_so() {
     let later = NOW.checked_add(Duration::from_secs(60)).unwrap();
     let broken = HealthState::Failed(vec!["Job etcd/a failed".to_owned()]);
     let broken = then(unpacked("old"), RolloutState::Unchanged, broken);
-    let upgrade = outcome(
-        unpacked("new"),
-        installs(done("new")),
-        HealthState::NotObserved,
-    );
-    let status = build(&broken, &declared(2), &upgrade, later);
+    let status = build(&broken, &declared(2), &applied("new"), later);
     // The rollouts of platform changes and the ClusterOperator compare the transition time.
     assert_rows! {
         lines(&status)[2] => "Healthy False Unhealthy Job etcd/a failed";

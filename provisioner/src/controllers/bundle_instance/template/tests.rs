@@ -68,8 +68,7 @@ fn bundle_names_are_valid_for_every_instance_name() {
         let instance = instance(&name, &image("example.com/a:1"));
         bundle_names(&instance, &hash(&instance)).collect::<Vec<_>>()
     });
-    let is_distinct = one.iter().all(|name| !two.contains(name));
-    assert!(is_distinct, "{one:?} {two:?}");
+    assert_rows!(one.iter().all(|name| !two.contains(name)) => true, "{one:?} {two:?}");
     // An older provisioner made its Bundles under the first name.
     let existing = instance("a", &image("example.com/a:1"));
     let all = || -> Vec<String> { bundle_names(&existing, &hash(&existing)).collect() };
@@ -92,8 +91,7 @@ fn orphaned_bundle_is_found_by_its_labels() {
         owner.uid = "u2".to_owned();
     }
     strange.labels_mut().remove(labels::TEMPLATE_HASH);
-    let found = [&own, &orphan, &foreign, &strange].map(|bundle| belonged_to(bundle, &instance));
-    assert_eq!(found, [true, true, false, false]);
+    assert_rows!([&own, &orphan, &foreign, &strange].map(|bundle| belonged_to(bundle, &instance)) => [true, true, false, false]);
     // Bundles are released all at once, and Bundles of other instances do not count.
     let [own, orphan, foreign] = [own, orphan, foreign].map(Arc::new);
     for (bundles, expected) in [
@@ -134,8 +132,7 @@ fn template_cannot_set_reserved_labels() {
     template["metadata"] = json!({"labels": {
         labels::OWNER_NAME: "other", labels::OWNER_KIND: "Bundle", labels::TEMPLATE_HASH: "0", "app": "a",
     }});
-    let instance = instance("a", &template);
-    let bundle = bundle(&instance, "1", "a-1");
+    let bundle = bundle(&instance("a", &template), "1", "a-1");
     assert_each!(|label, value| bundle.labels()[label] => value;
         labels::OWNER_NAME => "a";
         labels::OWNER_KIND => "BundleInstance";

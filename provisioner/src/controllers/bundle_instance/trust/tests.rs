@@ -10,8 +10,7 @@ fn instance() -> BundleInstance {
 /// Returns a Bundle `a-1` with all fields that a client can copy.
 fn bundle(uid: &str, digest: Option<&str>, phase: Phase) -> Bundle {
     let instance = instance();
-    let hash = template::hash(&instance);
-    let mut bundle = template::bundle(&instance, &hash, "a-1");
+    let mut bundle = template::bundle(&instance, &template::hash(&instance), "a-1");
     bundle.metadata.uid = Some(uid.to_owned());
     let content_digest = digest.map(str::to_owned);
     let status = with!(manifests::api::bundle::BundleStatus, phase: Some(phase), content_digest);
@@ -75,8 +74,7 @@ fn a_bundle_is_installed_if_uid_and_digest_agree() {
         "again", Some("other"), Unpacked, &again => "missing";
         "again", None, Pending, &again => "missing";
     );
-    let released = with!(good("ours") => metadata.owner_references: None);
-    assert_eq!(verdict(&own, Some(&released)), "missing");
+    assert_rows!(verdict(&own, Some(&with!(good("ours") => metadata.owner_references: None))) => "missing");
     assert_eq!(verdict(&own, None), "missing");
 }
 

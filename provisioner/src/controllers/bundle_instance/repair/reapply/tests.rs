@@ -1,16 +1,15 @@
 use serde_json::json;
 
 use super::*;
+use crate::fixtures::identity;
 
 #[test]
 fn recorded_object_without_namespace_requires_its_api() {
     let instance: BundleInstance = crate::fixtures::object(json!({"metadata": {"name": "a"}}));
-    let status =
-        with!(BundleInstanceStatus::default() => install_namespace: Some("tide".to_owned()));
-    let view = InstanceView::default();
-    let monitor = |namespace: &str| {
-        crate::fixtures::identity("monitoring.coreos.com", "ServiceMonitor", namespace, "m")
-    };
+    let namespace = Some("tide".to_owned());
+    let status = with!(BundleInstanceStatus, install_namespace: namespace);
+    let (group, view) = ("monitoring.coreos.com", InstanceView::default());
+    let monitor = |namespace| identity(group, "ServiceMonitor", namespace, "m");
     for (recorded, drifted, is_required) in ::tests::rows![
         "", "tide" => true;
         "tide", "tide" => true;
@@ -32,7 +31,6 @@ fn recorded_object_without_namespace_requires_its_api() {
         };
         let required = drift.still_required(&[absent]).into_iter();
         let found: Vec<_> = required.flat_map(|absent| absent.needed_by).collect();
-        let expected = is_required.then(|| monitor(drifted));
-        assert_rows!(found => expected.into_iter().collect::<Vec<_>>(), "{recorded:?} {drifted:?}");
+        assert_rows!(found => is_required.then(|| monitor(drifted)).into_iter().collect::<Vec<_>>(), "{recorded:?} {drifted:?}");
     }
 }

@@ -79,14 +79,12 @@ fn ownership_of_unobserved_objects_is_checked() {
     let names = ["observed", "absent", "unknown", "unwatched"];
     let inventory: Inventory = names.map(|name| (identity(name), entry())).into();
     let mut view = InstanceView::default();
-    view.objects
-        .insert(identity("observed"), ObservedObject::default());
+    let object = ObservedObject::default();
+    view.objects.insert(identity("observed"), object);
     view.absent.insert(identity("absent"));
     view.unknown.insert(identity("unknown"));
     let found = observed(&inventory, &view);
     let applied = found.iter().filter(|(_, entry)| entry.fields.is_some());
-    let applied: Vec<&str> = applied
-        .map(|(identity, _)| identity.name.as_str())
-        .collect();
-    assert_eq!(applied, ["observed"]);
+    let applied = applied.map(|(identity, _)| identity.name.as_str());
+    assert_eq!(applied.collect::<Vec<_>>(), ["observed"]);
 }

@@ -86,13 +86,12 @@ fn annotations_precede_the_spec_and_finished_jobs_both() {
         let wait = ["", "wait until the Job is finished, "][usize::from(is_unfinished)];
         let problem = format!("ConfigMap n/a: immutable fields changed: data; {wait}");
         let refused = expected.err().map(|remedy| format!("{problem}{remedy}"));
-        let permission = expected
-            .ok()
-            .map(|permission| (step.object.identity(), permission));
+        let permission = expected.ok().into_iter();
+        let permission = permission.map(|permission| (step.object.identity(), permission));
         let messages = found.refused.iter().map(|one| one.message.clone());
         assert_rows! {
             messages.collect::<Vec<_>>() => Vec::from_iter(refused), "{row}";
-            found.permissions => permission.into_iter().collect(), "{row}";
+            found.permissions => permission.collect(), "{row}";
             found.has_unfinished_job => is_unfinished && expected.is_err(), "{row}";
         }
     }
@@ -138,8 +137,7 @@ fn marks_last_until_the_object_is_applied() {
     let permissions = ["new", "unlisted"].map(|name| (identity(name), Permission::Delete));
     mark(&mut inventory, &changed, &permissions.into());
     let marked = inventory.iter().filter(|(_, entry)| entry.recreating);
-    let marked: Vec<_> = marked.map(|(identity, _)| identity.name.as_str()).collect();
-    assert_eq!(marked, ["deleted", "new", "unlisted"]);
+    assert_rows!(marked.map(|(identity, _)| identity.name.as_str()).collect::<Vec<_>>() => ["deleted", "new", "unlisted"]);
 }
 
 #[test]

@@ -24,10 +24,8 @@ fn status(cause: &str, state: &str, is_applied: bool, conditions: &[&str]) -> Bu
         })
     };
     let conditions: Vec<Value> = conditions.iter().map(condition).collect();
-    let revisions = [
-        revision(1, "Install", "Archived"),
-        revision(2, cause, state),
-    ];
+    let first = revision(1, "Install", "Archived");
+    let revisions = [first, revision(2, cause, state)];
     serde_json::from_value(json!({"revisions": revisions, "conditions": conditions})).unwrap()
 }
 
@@ -42,14 +40,13 @@ fn the_stage_of_a_revision_follows_from_the_status() {
     const PAUSED: &str = "Progressing False Paused 12:01";
     const DONE: &str = "Progressing False UpToDate 12:01";
     const REFUSED: &str = "Installed True ReconcileFailed 11:00";
-    let stage = |is_rolling_out, is_unhealthy| {
-        Some(Stage {
-            is_rolling_out,
-            is_unhealthy,
-        })
+    let stage = |is_rolling_out, is_unhealthy| Some((is_rolling_out, is_unhealthy));
+    let found = |status: &_| {
+        let stage = Stage::from_status(status)?;
+        Some((stage.is_rolling_out, stage.is_unhealthy))
     };
     // Cause, state, whether all objects are applied, conditions, and the stage.
-    for (cause, state, is_applied, conditions, expected) in ::tests::rows![
+    assert_each!(|cause, state, applied, conditions, expected| found(&status(cause, state, applied, conditions)) => expected;
         "Platform", "RollingOut", false, &[WELL][..] => stage(true, false);
         "Platform", "RollingOut", false, &[WELL, REFUSED][..] => stage(true, true);
         "Platform", "RollingOut", true, &[WELL, REFUSED][..] => stage(true, false);
@@ -68,12 +65,8 @@ fn the_stage_of_a_revision_follows_from_the_status() {
         "Platform", "Archived", true, &[ILL, DONE][..] => None;
         "Upgrade", "RollingOut", true, &[ILL, DONE][..] => None;
         "Configuration", "Active", true, &[ILL, DONE][..] => None;
-    ] {
-        assert_rows! {
-            Stage::from_status(&status(cause, state, is_applied, conditions)) => expected, "{cause} {state} {conditions:?}";
-        }
-    }
-    assert_eq!(Stage::from_status(&BundleInstanceStatus::default()), None);
+    );
+    assert_eq!(found(&BundleInstanceStatus::default()), None);
 }
 
 fn platform(state: &str, is_unhealthy: bool) -> BundleInstanceStatus {

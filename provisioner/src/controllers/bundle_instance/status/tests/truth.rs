@@ -67,36 +67,31 @@ fn kstatus(status: &BundleInstanceStatus, generation: i64, is_terminating: bool)
 /// Checks rows: status and reason of Ready, the reasons of Reconciling and Stalled, and the verdict of kstatus.
 fn check<const N: usize>(rows: [(Row, &str); N]) {
     for (row, expected) in rows {
-        check_row(&row, expected);
+        let (number, status) = (row.number, row.status());
+        let of = |type_| find(&status.conditions, type_);
+        let ready = of(condition::READY).unwrap();
+        let beside = |type_| {
+            of(type_).map_or("-", |condition| {
+                assert_eq!(condition.status, "True", "{number}: {type_}");
+                assert_eq!(condition.message, ready.message, "{number}: {type_}");
+                &condition.reason
+            })
+        };
+        let [reconciling, stalled] = [condition::RECONCILING, condition::STALLED].map(beside);
+        let verdict = kstatus(&status, GENERATION, row.declaration.is_terminating);
+        let is_ready = ready.status == "True";
+        assert_rows! {
+            [&ready.status, &ready.reason, reconciling, stalled, verdict].join(" ")
+                => expected, "{number}: {:#?}", status.conditions;
+            // One write about one generation, and no client takes the generation for done too early.
+            status.observed_generation => Some(GENERATION), "{number}";
+            ready.observed_generation => Some(GENERATION), "{number}";
+            kstatus(&status, GENERATION + 1, false) => "InProgress", "{number}";
+            is_ready => verdict == "Current", "{number}";
+            reconciling == "-" || stalled == "-" => true, "{number}";
+            !is_ready || status.progressing_since.is_none() => true, "{number}";
+        }
     }
-}
-
-fn check_row(row: &Row, expected: &str) {
-    let number = row.number;
-    let status = row.status();
-    let of = |type_| find(&status.conditions, type_);
-    let ready = of(condition::READY).unwrap();
-    let beside = |type_| {
-        of(type_).map_or("-", |condition| {
-            assert_eq!(condition.status, "True", "{number}: {type_}");
-            assert_eq!(condition.message, ready.message, "{number}: {type_}");
-            &condition.reason
-        })
-    };
-    let (reconciling, stalled) = (beside(condition::RECONCILING), beside(condition::STALLED));
-    let verdict = kstatus(&status, GENERATION, row.declaration.is_terminating);
-    assert_rows! {
-        [&ready.status, &ready.reason, reconciling, stalled, verdict].join(" ") => expected, "{number}: {:#?}", status.conditions;
-        // One write about one generation, and no client takes the generation for done too early.
-        status.observed_generation => Some(GENERATION), "{number}";
-        ready.observed_generation => Some(GENERATION), "{number}";
-    }
-    let is_ready = ready.status == "True";
-    assert_eq!(is_ready, verdict == "Current", "{number}");
-    assert!(reconciling == "-" || stalled == "-", "{number}");
-    let newer = kstatus(&status, GENERATION + 1, false);
-    assert_eq!(newer, "InProgress", "{number}");
-    assert!(!is_ready || status.progressing_since.is_none(), "{number}");
 }
 
 fn pending() -> Outcome {
