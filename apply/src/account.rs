@@ -28,7 +28,6 @@ mod tests {
         let recorded = r#"{"name":"installer","namespace":"ops"}"#;
         let account: Account = serde_json::from_str(recorded).unwrap();
         assert_eq!(serde_json::to_string(&account).unwrap(), recorded);
-        let user = "system:serviceaccount:ops:installer";
-        assert_eq!(account.service_account_user(), user);
+        assert_rows!(account.service_account_user() => "system:serviceaccount:ops:installer");
     }
 }

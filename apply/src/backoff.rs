@@ -1,6 +1,7 @@
 //! Back-off with jitter for watches and controllers.
 
 use std::{
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -8,13 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{Stream, TryStreamExt as _};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use kube::runtime::{
     WatchStreamExt as _,
     utils::Backoff,
     watcher::{self, Event},
 };
+use tokio::time::sleep;
 
 use crate::api_error;
 
@@ -42,6 +44,17 @@ pub struct WatchBackoff {
 /// controller would stop its other watches, too, for half a minute after a few failures.
 #[derive(Debug)]
 pub struct NoWatchBackoff;
+
+/// State of a watch that lists again after a failure.
+struct RelistingWatch<F, P, S> {
+    start: F,
+    needs_list: P,
+    /// Events of the current watch; `None` before a new list.
+    events: Option<Pin<Box<S>>>,
+    backoff: WatchBackoff,
+    /// Delay before the next event.
+    delay: Option<Duration>,
+}
 
 /// Returns the duration with 10 % jitter, so that clients with the same interval do not send their requests together.
 pub fn spread(time: Duration) -> Duration {
@@ -130,6 +143,46 @@ pub fn patient<K>(
     observed.backoff(delays)
 }
 
+/// Returns the events of a watch with a back-off. After an error for which `needs_list` returns true, restarts the watch with a
+/// list: unlike a resumed watch without events, a complete list shows that requests succeed. Lists do not shorten the delays,
+/// because listing may be allowed while watching is forbidden.
+pub fn relisting<K, S>(
+    start: impl Fn() -> S,
+    needs_list: impl Fn(&watcher::Error) -> bool,
+) -> impl Stream<Item = watcher::Result<Event<K>>>
+where
+    S: Stream<Item = watcher::Result<Event<K>>>,
+{
+    let watch = RelistingWatch {
+        start,
+        needs_list,
+        events: None,
+        backoff: WatchBackoff::default(),
+        delay: None,
+    };
+    stream::unfold(watch, |mut watch| async move {
+        if let Some(delay) = watch.delay.take() {
+            sleep(delay).await;
+        }
+        let events = watch
+            .events
+            .get_or_insert_with(|| Box::pin((watch.start)()));
+        let event = events.next().await?;
+        match &event {
+            Ok(Event::Apply(_) | Event::Delete(_)) => watch.backoff = WatchBackoff::default(),
+            Ok(_) => {}
+            Err(error) => {
+                let is_refused = api_error::code(error).is_some_and(api_error::is_refusal);
+                watch.delay = Some(watch.backoff.after(is_refused));
+                if (watch.needs_list)(error) {
+                    watch.events = None;
+                }
+            }
+        }
+        Some((event, watch))
+    })
+}
+
 impl Iterator for NoWatchBackoff {
     type Item = Duration;
 
@@ -144,7 +197,6 @@ impl Backoff for NoWatchBackoff {
 
 #[cfg(test)]
 mod tests {
-    use futures::{StreamExt as _, stream};
     use kube::core::Status;
     use tokio::time::timeout;
 
@@ -152,8 +204,7 @@ mod tests {
 
     /// Reports whether a delay is within the jitter of a quarter.
     fn is_about(delay: Duration, milliseconds: u64) -> bool {
-        let ratio = delay.div_duration_f64(Duration::from_millis(milliseconds));
-        (0.74..1.26).contains(&ratio)
+        (0.74..1.26).contains(&delay.div_duration_f64(Duration::from_millis(milliseconds)))
     }
 
     #[test]
@@ -179,14 +230,45 @@ mod tests {
         }
     }
 
+    fn status_error(code: u16) -> kube::Error {
+        kube::Error::Api(Box::new(Status::failure("no", "Any").with_code(code)))
+    }
+
     #[tokio::test]
     async fn forbidden_watch_waits_longer() {
         for (code, ends_soon) in [(403, false), (503, true)] {
-            let status = Status::failure("no", "Any").with_code(code);
-            let failure = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
+            let failure = watcher::Error::InitialListFailed(status_error(code));
             let events = [Ok(Event::<()>::Init), Err(failure), Ok(Event::Init)];
             let all = patient(stream::iter(events)).count();
             assert_rows!(timeout(Duration::from_secs(1), all).await.ok() => ends_soon.then_some(3), "{code}");
         }
+    }
+
+    /// Returns a watch that lists nothing, fails, and then has no events.
+    fn failing_watch() -> impl Stream<Item = watcher::Result<Event<()>>> {
+        let failure = watcher::Error::WatchStartFailed(status_error(503));
+        stream::iter([Ok(Event::Init), Ok(Event::InitDone), Err(failure)]).chain(stream::pending())
+    }
+
+    #[tokio::test]
+    async fn failed_watch_lists_again_if_required() {
+        for (needs_list, expected) in [(true, Some(2)), (false, None)] {
+            let events = relisting(failing_watch, |_| needs_list);
+            let lists = events.filter(|event| {
+                let is_list = matches!(event, Ok(Event::InitDone));
+                std::future::ready(is_list)
+            });
+            let two = lists.take(2).count();
+            assert_rows!(timeout(Duration::from_secs(1), two).await.ok() => expected, "{needs_list}");
+        }
+    }
+
+    #[tokio::test]
+    async fn successful_lists_do_not_shorten_the_delay() {
+        let started = Instant::now();
+        // The delays are 0.2, 0.4 and 0.8 s, with a jitter of a quarter.
+        let events = relisting(failing_watch, |_| true).take(10);
+        assert_eq!(events.count().await, 10);
+        assert!(started.elapsed() > Duration::from_secs(1));
     }
 }

@@ -384,8 +384,7 @@ mod tests {
             record(&mut cache, &format!("served-{number}"), "v1", true);
         }
         cache.bound();
-        assert_eq!(cache.entries.len(), MAX_NEGATIVE_ENTRIES + 3);
-        assert_eq!(cache.versions("absent-0").next(), None);
+        assert_rows!((cache.entries.len(), cache.versions("absent-0").next()) => (MAX_NEGATIVE_ENTRIES + 3, None));
         // The next cleanup runs only after as many more entries were added.
         record(&mut cache, "absent", "v1", false);
         cache.bound();

@@ -7,6 +7,7 @@ use manifests::object::{Identity, Object, group_version};
 use serde_json::json;
 
 use crate::{
+    account::Account,
     discovery::ApiKind,
     plan::{ApplyStep, InstanceOwner, Wave},
     revision::ObjectHash,
@@ -27,6 +28,11 @@ pub(crate) fn owner() -> InstanceOwner {
         name: "etcd".to_owned(),
         uid: "uid-of-etcd".to_owned(),
     }
+}
+
+pub(crate) fn account(name: &str, namespace: &str) -> Account {
+    let [name, namespace] = [name, namespace].map(str::to_owned);
+    Account { name, namespace }
 }
 
 /// Returns a step with an object; namespaced objects are in `operators`.

@@ -14,7 +14,7 @@
 //! file and line, with the messages of `opm validate`. A broken package does not affect the others.
 
 #[cfg(test)]
-#[macro_use(with)]
+#[macro_use(assert_each, assert_rows, with)]
 extern crate tests;
 
 #[cfg(test)]

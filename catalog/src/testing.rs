@@ -26,11 +26,7 @@ pub(crate) fn starts(text: impl Display, start: &str) {
 
 /// Returns files by path.
 pub(crate) fn content<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Content {
-    let limits = content::Limits {
-        total: 1 << 30,
-        file: 1 << 30,
-        ..content::Limits::default()
-    };
+    let limits = ::tests::with!(content::Limits, total: 1 << 30, file: 1 << 30);
     let mut builder = Builder::new(limits);
     for (path, bytes) in files {
         builder.add(path, 0o644, &mut bytes.as_ref()).unwrap();
@@ -62,11 +58,12 @@ pub(crate) fn chained(package: &str, channel: &str, bundles: &[Value]) -> Vec<Va
         json!({"name": name, "replaces": std::mem::replace(&mut before, name.clone())})
     };
     let entries = bundles.iter().map(entry).collect();
-    let documents = [
-        self::package(package, channel),
-        self::channel(package, channel, &entries),
-    ];
-    [&documents[..], bundles].concat()
+    let channel_blob = self::channel(package, channel, &entries);
+    [
+        &[self::package(package, channel), channel_blob][..],
+        bundles,
+    ]
+    .concat()
 }
 
 /// Returns a property with a manifest.
@@ -89,18 +86,16 @@ pub(crate) fn bundle_files(package: &str, name: &str, version: &str, more: &Valu
         let more = more[part].as_object().cloned().unwrap_or_default();
         csv[part].as_object_mut().unwrap().extend(more);
     }
-    let prefix = "operators.operatorframework.io.bundle";
     let annotations = json!({"annotations": {
-        format!("{prefix}.package.v1"): package,
-        format!("{prefix}.channels.v1"): "other",
-        format!("{prefix}.mediatype.v1"): "registry+v1",
-        format!("{prefix}.manifests.v1"): "manifests/",
-        format!("{prefix}.metadata.v1"): "metadata/",
+        "operators.operatorframework.io.bundle.package.v1": package,
+        "operators.operatorframework.io.bundle.channels.v1": "other",
+        "operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
+        "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
+        "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
     }});
-    content(&[
-        ("manifests/csv.json", csv.to_string()),
-        ("metadata/annotations.yaml", annotations.to_string()),
-    ])
+    content(
+        &::tests::rows!["manifests/csv.json" => csv.to_string(); "metadata/annotations.yaml" => annotations.to_string();],
+    )
 }
 
 /// Concatenates the texts of all items.

@@ -18,6 +18,7 @@ mod tasks;
 
 use std::{io, num::NonZero, process::ExitCode, thread::available_parallelism, time::Duration};
 
+use apply::api_error;
 use rustix::process::{Resource, Rlimit};
 use tokio::runtime::{self, Runtime};
 use tracing::{error, info, warn};
@@ -76,7 +77,7 @@ fn block_on(future: impl Future<Output = Result<(), Error>>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            error!(error = manifests::error::chain(&error), "failed");
+            error!(error = api_error::chain(&error), "failed");
             ExitCode::FAILURE
         }
     }

@@ -44,6 +44,12 @@ pub(crate) fn spec(fields: &Value) -> BundleInstanceSpec {
     object::<BundleInstance>(json!({"metadata": {"name": "a"}, "spec": fields})).spec
 }
 
+/// Returns a condition that changed at the beginning of 2026.
+pub(crate) fn condition(type_: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({"type": type_, "status": status, "reason": reason, "message": message,
+           "lastTransitionTime": "2026-01-01T00:00:00Z"})
+}
+
 pub(crate) fn content(files: &[(&str, &str)]) -> Content {
     let mut builder = Builder::new(Limits::default());
     for (path, text) in files {
@@ -77,8 +83,6 @@ pub(crate) fn step(object: Value, wave: Wave) -> ApplyStep {
 }
 
 pub(crate) fn key(namespace: &str, name: &str) -> CatalogKey {
-    CatalogKey {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    }
+    let [namespace, name] = [namespace, name].map(str::to_owned);
+    CatalogKey { namespace, name }
 }

@@ -198,14 +198,9 @@ mod tests {
     use crate::{Limits, Selection};
 
     fn configmap(name: &str, path: Option<&str>, files: &[(&str, &str)]) -> ConfigMap {
-        let data = files.iter();
-        let data = data.map(|&(key, text)| (key.to_owned(), text.to_owned()));
-        ConfigMap {
-            name: name.to_owned(),
-            data: data.collect(),
-            binary_data: BTreeMap::new(),
-            path: path.map(str::to_owned),
-        }
+        let text = |&(key, text): &(&str, &str)| (key.to_owned(), text.to_owned());
+        let data = files.iter().map(text).collect();
+        with!(ConfigMap, name: name.to_owned(), data, path: path.map(str::to_owned))
     }
 
     /// Returns the paths and sizes, or the error message.
@@ -272,8 +267,8 @@ mod tests {
         for path in ["..", "../x", "a/../..", "/", "/a", "a\\b", "a\nb"] {
             let configmap = configmap("a", Some(path), &[("x", "")]);
             let error = read(&[configmap], &Options::default()).unwrap_err();
-            assert!(error.to_string().contains("outside bundle root"), "{error}");
-            assert!(error.source().is_some() && error.is_terminal());
+            let is_explained = error.source().is_some() && error.is_terminal();
+            assert_rows!(is_explained && error.to_string().contains("outside bundle root") => true, "{error}");
         }
     }
 

@@ -139,8 +139,7 @@ mod tests {
         assert_rows!(hex => "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
         let long = ["G", "éé"].map(|digit| format!("sha256:{}", digit.repeat(64 / digit.len())));
         let bad = ["", "sha256:", &hex, "sha512:00", &text.to_uppercase()];
-        for bad in bad.into_iter().chain(long.iter().map(String::as_str)) {
-            assert!(bad.parse::<Digest>().is_err(), "{bad}");
-        }
+        let mut bad = bad.into_iter().chain(long.iter().map(String::as_str));
+        assert_eq!(bad.find(|text| text.parse::<Digest>().is_ok()), None);
     }
 }

@@ -58,12 +58,12 @@ pub enum Error {
     #[error("the archive is empty (0 bytes); check how it was written or fetched")]
     Empty,
     /// The file is not a tar archive.
-    #[error(
-        "not a tar archive, plain or compressed with gzip or zstd, but {found}; pack the bundle with \"tar czf\""
-    )]
+    #[error("not a tar archive, plain or compressed with gzip or zstd, but {found}; {remedy}")]
     NotArchive {
         /// Format that was detected.
         found: &'static str,
+        /// Remedy in the imperative.
+        remedy: &'static str,
     },
     /// The archive is truncated.
     #[error("the archive is truncated {at}; fetch it again or pack it again")]

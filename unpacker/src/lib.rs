@@ -97,6 +97,7 @@ mod trust;
 pub mod unpack;
 
 use std::{
+    ffi::OsStr,
     fs,
     io::Read,
     path::{Path, PathBuf},
@@ -229,8 +230,20 @@ fn open_in(path: &Path, options: &Options, storage: Storage) -> Result<(Tree, us
     };
     read.map_err(|source| Error::Unpack {
         path: path.to_owned(),
-        source: Box::new(source),
+        source: Box::new(explain_manifest(path, source)),
     })
+}
+
+/// Replaces the remedy of an error if the path is a file of a bundle or a catalog instead of its directory.
+fn explain_manifest(path: &Path, error: Error) -> Error {
+    let extension = path.extension().and_then(OsStr::to_str);
+    match (error, extension.unwrap_or_default()) {
+        (Error::NotArchive { .. }, extension @ ("json" | "yaml" | "yml")) => Error::NotArchive {
+            found: if extension == "json" { "JSON" } else { "YAML" },
+            remedy: "use the directory of the file",
+        },
+        (error, _) => error,
+    }
 }
 
 /// Reads a tar archive to its end, for example from standard input or an upload. It may be compressed with gzip or

@@ -224,8 +224,7 @@ mod tests {
             spool.reader(piece).read_to_end(&mut read).unwrap();
             assert_eq!(read, *bytes);
         }
-        assert!(matches!(pieces[0].0, Piece::Memory(_)));
-        assert!(matches!(pieces[1].0, Piece::Disk { .. }));
+        assert_rows!(matches!((&pieces[0].0, &pieces[1].0), (Piece::Memory(_), Piece::Disk { .. })) => true);
         // The file is unlinked while it is in use.
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }

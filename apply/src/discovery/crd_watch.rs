@@ -23,7 +23,7 @@ use super::{
     crd::{self, PartialCrd, Status},
     pending::{self, PendingKinds},
 };
-use crate::backoff::WatchBackoff;
+use crate::{api_error, backoff::WatchBackoff};
 
 /// Page size of the initial list. CRDs are large.
 const PAGE_SIZE: u32 = 50;
@@ -144,7 +144,7 @@ async fn follow<P, U>(
             Ok(Some(event)) => event,
             Ok(None) => return,
             Err(error) => {
-                let error = &error as &dyn std::error::Error;
+                let error = api_error::chain(&error);
                 warn!(kind = %resource.kind, error, "failed to watch CRDs or APIServices");
                 continue;
             }

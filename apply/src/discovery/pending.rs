@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 use super::{ApiKind, Discovery, GroupVersion, client};
+use crate::api_error;
 
 /// Maximum time from the condition Established of a CRD until discovery shows its kind.
 pub(super) const DISCOVERY_LAG: Duration = Duration::from_secs(10);
@@ -115,7 +116,7 @@ impl<'k> PendingKinds<'k> {
             sleep(delay).await;
             let answer = client::kinds(&kinds.client, &version).await;
             let response = answer.map_err(|error| {
-                let error = &error as &dyn std::error::Error;
+                let error = api_error::chain(&error);
                 debug!(group = %version.group, error, "failed to discover an API group");
             });
             (version, response.ok())

@@ -18,7 +18,7 @@ use tokio::{sync::watch, time::sleep};
 use tracing::debug;
 
 use super::{ApiKind, Discovery};
-use crate::backoff::WatchBackoff;
+use crate::{api_error, backoff::WatchBackoff};
 
 impl Discovery {
     /// Returns a stream of the served forms of a kind: the current one, and then each change. The stream retries while the
@@ -71,7 +71,12 @@ impl Discovery {
             match self.find([requested.clone()]).await {
                 Ok(mut found) => return found.remove(requested).flatten(),
                 Err(error) => {
-                    debug!(%error, kind = requested.kind, "failed to determine whether a kind is served");
+                    let error = api_error::chain(&error);
+                    debug!(
+                        error,
+                        kind = requested.kind,
+                        "failed to determine whether a kind is served"
+                    );
                     tokio::select! {
                         () = sleep(backoff.next().unwrap_or_default()) => {}
                         _ = changes.changed() => {}

@@ -18,7 +18,7 @@ fn deleted_and_changed_objects_are_drift() {
     let (own, foreign) = (fingerprint("00000000000a"), fingerprint("00000000000b"));
     let observed = |fields, deleting| with!(ObservedObject, hash: None, fields, deleting);
     // Recorded fields, observed object, whether the watch is synced, whether it is drift.
-    let cases = ::tests::rows![
+    for (name, fields, object, is_synced, expected) in ::tests::rows![
         "as applied", Some(own), Some(observed(Some(own), false)), true => false;
         "changed", Some(own), Some(observed(Some(foreign), false)), true => true;
         "all taken", Some(own), Some(observed(None, false)), true => true;
@@ -29,8 +29,7 @@ fn deleted_and_changed_objects_are_drift() {
         "interrupted before it was applied", None, None, true => true;
         "interrupted after it was applied", None, Some(observed(Some(own), false)), true => true;
         "without managedFields in this cluster", None, Some(observed(None, false)), true => false;
-    ];
-    for (name, fields, object, is_synced, expected) in cases {
+    ] {
         let inventory = Inventory::from([(identity(name), recorded(fields))]);
         let mut view = with!(InstanceView, synced: is_synced);
         match object {

@@ -92,8 +92,7 @@ fn tracked_fields_are_bounded_and_the_oldest_is_dropped() {
         conflicts.record_repair([opponent(&format!(".f{number}"), "x")], at(3));
         conflicts.record_repair([active.clone()], at(4));
     }
-    assert_eq!(conflicts.0.len(), MAX_TRACKED_FIELDS);
-    assert_eq!(conflicts.active(at(5)).len(), 1);
+    assert_rows!((conflicts.0.len(), conflicts.active(at(5)).len()) => (MAX_TRACKED_FIELDS, 1));
     conflicts.retain(|_| false);
     assert_eq!(conflicts.0.len(), 0);
 }
@@ -119,9 +118,8 @@ fn alert_test_series_matches_a_field_conflict() {
         let verdicts = conflicts.record_repair([opponent(".spec.replicas", "other")], next);
         minutes.push((next.as_second() - at(0).as_second()) / 60 + 1);
         let second_later = next + Duration::from_secs(1);
-        next = verdicts
-            .first()
-            .map_or(second_later, |verdict| verdict.until);
+        let first = verdicts.first();
+        next = first.map_or(second_later, |verdict| verdict.until);
     }
     let count = |end: i64| minutes.iter().filter(|minute| **minute <= end).count();
     let counts: Vec<String> = (0..181).map(|end| count(end).to_string()).collect();
@@ -143,7 +141,5 @@ fn clock_that_is_set_back_suspends_no_object() {
     for _ in 0..9 {
         conflicts.record_repair([opponent("", "")], Timestamp::MAX);
     }
-    for now in [Timestamp::MAX, Timestamp::MIN] {
-        assert_eq!(conflicts.suspended_until(&object, now), None);
-    }
+    assert_rows!([Timestamp::MAX, Timestamp::MIN].map(|now| conflicts.suspended_until(&object, now)) => [None, None]);
 }

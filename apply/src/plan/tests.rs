@@ -62,7 +62,6 @@ fn plan(objects: Vec<Object>) -> Plan {
     plan_with(objects, &Inventory::new(), &[])
 }
 
-/// Formats the steps of a plan.
 fn steps(plan: &Plan) -> Vec<String> {
     let line = |ApplyStep { wave, object, .. }: &ApplyStep| {
         format!("{wave:?}: {} {}", object.api_version(), object.identity())
@@ -189,8 +188,7 @@ fn first_of_two_objects_with_one_identity_is_applied() {
     placed.value_mut()["metadata"]["namespace"] = NAMESPACE.into();
     placed.value_mut()["data"] = json!({"which": "first"});
     let plan = plan(vec![placed, object("v1", "ConfigMap", "c")]);
-    assert_eq!(plan.steps.len(), 1);
-    assert_eq!(plan.steps[0].object.value()["data"]["which"], "first");
+    assert_rows!((plan.steps.len(), &plan.steps[0].object.value()["data"]["which"]) => (1, &json!("first")));
 }
 
 #[test]

@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn objects_of_the_provisioner_are_protected() {
-        let cases: &[(&str, &str, &str, &str, Option<&str>)] = &::tests::rows![
+        for (group, kind, namespace, name, expected) in ::tests::rows![
             GROUP, "BundleInstance", "", "etcd" => Some("installs this bundle");
             GROUP, "BundleInstance", "", "parent" => Some("cannot be uninstalled");
             GROUP, "BundleInstance", "", "other" => None;
@@ -96,8 +96,7 @@ mod tests {
             "", "ConfigMap", "rukpak-system", "a" => Some("would be created in the provisioner's namespace");
             "", "ConfigMap", "operators", "rukpak-system" => None;
             "rbac.authorization.k8s.io", "RoleBinding", "rukpak-system", "a" => Some("would be created in the provisioner's namespace");
-        ];
-        for (group, kind, namespace, name, expected) in cases {
+        ] {
             let identity = identity(group, kind, namespace, name);
             let found = protection_reason(&identity, &owner(), Some("parent"), "rukpak-system");
             let is_expected = match expected {

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::{DecodeError, Encoded, Revision, decode};
-use crate::delete_params;
+use crate::{api_error, delete_params};
 
 /// The type of the Secrets.
 pub const TYPE: &str = "core.rukpak.io/revision";
@@ -56,7 +56,7 @@ pub struct Reference<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The API server did not respond, or rejected the request.
-    #[error("failed to {verb} Secret {namespace}/{name}: {source}")]
+    #[error("failed to {verb} Secret {namespace}/{name}: {}", api_error::chain(.source))]
     Request {
         /// Verb of the request: `create`, `get` or `delete`.
         verb: &'static str,

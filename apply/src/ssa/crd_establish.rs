@@ -21,6 +21,7 @@ use super::{
     request::{ApiError, ResourcePath, send},
 };
 use crate::{
+    api_error,
     discovery::{
         CachedKind, CrdState,
         crd::{PartialCrd, Spec},
@@ -158,7 +159,7 @@ impl Applier<'_> {
                         missing.retain(|kind, _| found.get(kind).is_none_or(Option::is_none));
                         String::new()
                     }
-                    Err(error) => format!(" ({error})"),
+                    Err(error) => format!(" ({})", api_error::chain(&error)),
                 };
                 schedule.schedule_next();
             }

@@ -8,6 +8,7 @@ use manifests::object::{Identity, truncate};
 use serde_json::Value;
 
 use super::{ApplyFailure, FailureKind, request::ApiError};
+use crate::api_error;
 
 /// Maximum length of a quoted message of the API server, in characters.
 const MAX_MESSAGE_LEN: usize = 2048;
@@ -27,7 +28,7 @@ pub(crate) fn classify(identity: Identity, error: &ApiError) -> ApplyFailure {
             FailureKind::Transient,
             format!(
                 "failed to reach the API server: {}; retrying",
-                truncate(&manifests::error::chain(error), MAX_MESSAGE_LEN)
+                truncate(&api_error::chain(error), MAX_MESSAGE_LEN)
             ),
         ),
         ApiError::Timeout => (
@@ -194,14 +195,10 @@ fn classify_status(status: &Status) -> (FailureKind, &'static str) {
 
 /// Formats the message of a response. Values of Secrets are removed.
 fn describe(status: &Status, identity: &Identity) -> String {
-    let message = status.message.trim();
-    let message = if message.is_empty() {
-        format!("the API server returned {} {}", status.code, status.reason)
-    } else if identity.group.is_empty() && identity.kind == "Secret" {
-        redact_values(message)
-    } else {
-        message.to_owned()
-    };
+    let mut message = api_error::message(status);
+    if identity.group.is_empty() && identity.kind == "Secret" {
+        message = redact_values(&message);
+    }
     truncate(message.trim_end_matches([';', '.']), MAX_MESSAGE_LEN)
 }
 

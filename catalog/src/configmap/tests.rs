@@ -75,54 +75,44 @@ fn text_of(map: &ConfigMap, path: &str) -> String {
 #[test]
 fn config_map_is_a_catalog_of_bundles_with_manifests() {
     let map = read(&three()).unwrap();
-    let left_out = [
+    assert_rows!(map.left_out() => [
         "channel \"only\" of package \"lost\" is skipped: its currentCSV \"absent\" is not among the clusterServiceVersions",
         "ClusterServiceVersion \"other.v1\" is skipped: no channel reaches it through currentCSV, replaces or skips",
-    ];
-    assert_eq!(map.left_out(), left_out);
+    ]);
     let text = text_of(&map, "tide.json");
     let blobs = text.lines().map(|line| serde_json::from_str(line).unwrap());
     let blobs: Vec<Value> = blobs.collect();
-    let icon = json!({"base64data": "AAAA", "mediatype": "image/png"});
-    let package =
-        json!({"schema": "olm.package", "name": "tide", "defaultChannel": "stable", "icon": icon});
-    assert_eq!(blobs[0], package);
     let one = json!({"name": "tide.v1", "skipRange": "<1.0.0"});
     let two = json!({"name": "tide.v2", "replaces": "tide.v1", "skipRange": "<2.0.0"});
     let three = json!({"name": "tide.v3", "replaces": "tide.v2", "skips": ["tide.v2-bad"], "skipRange": "<3.0.0"});
     let channel = |name: &str, entries: Value| json!({"schema": "olm.channel", "package": "tide", "name": name, "entries": entries});
-    assert_eq!(blobs[1], channel("fast", json!([three, two, one])));
-    assert_eq!(blobs[2], channel("stable", json!([two, one])));
-    assert_eq!(blobs.len(), 6);
-    let bundle = &blobs[3];
-    assert_eq!(bundle["name"], "tide.v1");
-    assert_eq!(bundle["image"], "");
+    assert_rows! {
+        blobs[0] => json!({"schema": "olm.package", "name": "tide", "defaultChannel": "stable",
+            "icon": {"base64data": "AAAA", "mediatype": "image/png"}});
+        blobs[1..3] => [channel("fast", json!([three, two, one])), channel("stable", json!([two, one]))];
+        (blobs.len(), &blobs[3]["name"], &blobs[3]["image"]) => (6, &json!("tide.v1"), &json!(""));
+    }
     // One API for each version of the CRD, regardless of the version that the bundle names.
-    let properties = bundle["properties"].as_array().unwrap();
+    let properties = blobs[3]["properties"].as_array().unwrap();
     let api = |version| json!({"type": "olm.gvk", "value": {"group": "sea.example.com", "kind": "Tide", "version": version}});
-    let required = json!({"group": "sky.example.com", "kind": "Moon", "version": "v1"});
-    let version = json!({"packageName": "tide", "version": "1.0.0"});
-    let expected = [
+    assert_rows!(properties[..4] => [
         api("v1"),
         api("v2"),
-        json!({"type": "olm.gvk.required", "value": required}),
-        json!({"type": "olm.package", "value": version}),
-    ];
-    assert_eq!(properties[..4], expected);
+        json!({"type": "olm.gvk.required", "value": {"group": "sky.example.com", "kind": "Moon", "version": "v1"}}),
+        json!({"type": "olm.package", "value": {"packageName": "tide", "version": "1.0.0"}}),
+    ]);
     let kinds = list(&properties[4..], |object| {
         let data = object["value"]["data"].as_str().unwrap();
         let manifest: Value = serde_json::from_slice(&STANDARD.decode(data).unwrap()).unwrap();
         format!("{} {}, ", object["type"], manifest["kind"])
     });
-    let expected = r#""olm.bundle.object" "CustomResourceDefinition", "olm.bundle.object" "ClusterServiceVersion", "#;
-    assert_eq!(kinds, expected);
+    assert_rows!(kinds => r#""olm.bundle.object" "CustomResourceDefinition", "olm.bundle.object" "ClusterServiceVersion", "#);
     let read = load(Source::Files(&map), &Limits::default()).unwrap();
     assert_eq!(read.packages.keys().collect::<Vec<_>>(), ["tide"]);
     // Manifests declare the max OpenShift version; `load::tests::max_openshift` has all spellings.
     let bundle = read.packages["tide"].bundle("tide.v1").unwrap();
     assert_eq!(bundle.max_openshift.as_ref().unwrap().text(), "4.10");
-    let missing = map.open("absent.json").err().map(|error| error.kind());
-    assert_eq!(missing, Some(io::ErrorKind::NotFound));
+    assert_rows!(map.open("absent.json").err().map(|error| error.kind()) => Some(io::ErrorKind::NotFound));
 }
 
 #[test]
@@ -130,16 +120,14 @@ fn invalid_config_map_is_rejected_with_a_remedy() {
     let twice = format!("{CRD}{}", CRD.replace("tides.sea", "again.sea"));
     let mut missing = three();
     missing.remove(CSVS);
-    for (data, problem) in ::tests::rows![
+    assert_each!(|data, problem| read(&data).unwrap_err() => has problem;
         missing => "couldn't find expected key clusterServiceVersions in configmap";
         data("a: [", "", "") => "failed to parse the value of key customResourceDefinitions";
         data("", "kind: List", "") => "the value of key clusterServiceVersions is not a list; set it to a list of ClusterService";
         data("", "", "[tide]") => "the value of key packages is a list with items that are not objects";
         data("", "[]\n---\n[]", "") => "several documents";
         data(&twice, "", "") => "can't add the same CRD twice in one configmap: sea.example.com/v1/Tide/tides";
-    ] {
-        has(read(&data).unwrap_err(), problem);
-    }
+    );
     let empty = read(&data("", "", "")).unwrap();
     assert!(empty.paths().is_empty() && empty.left_out().is_empty());
 }
@@ -190,15 +178,14 @@ fn skipped_bundle_is_in_the_channel_if_it_exists() {
     let map = read(&data(CRD, &csvs.concat(), packages)).unwrap();
     let text = text_of(&map, "a.json");
     let channel: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
-    let expected = json!([
+    assert_rows!(channel["entries"] => json!([
         {"name": "a.v3", "replaces": "a.v1", "skips": ["a.v2", "a.v1", "a.v9"], "skipRange": "<3.0.0"},
         {"name": "a.v1", "skipRange": "<1.0.0"},
         {"name": "a.v2", "skipRange": "<2.0.0"},
-    ]);
-    assert_eq!(channel["entries"], expected);
+    ]));
     assert_eq!(text.lines().count(), 5);
     assert_eq!(map.left_out().len(), 1, "{:?}", map.left_out());
-    assert!(map.left_out()[0].contains("\"b.v1\""));
+    has(&map.left_out()[0], "\"b.v1\"");
     let read = load(Source::Files(&map), &Limits::default()).unwrap();
     assert_eq!(read.findings, []);
     assert_eq!(read.packages["a"].channels["c"].entries.len(), 3);

@@ -25,8 +25,7 @@ fn cuts(text: &str, step: usize) -> Cuts {
             }
             Ok(None) => return (cuts, None),
             Err(StreamError::Separator(junk)) => {
-                let line = stream.line();
-                return (cuts, Some(format!("{line}: {junk}")));
+                return (cuts, Some(format!("{}: {junk}", stream.line())));
             }
             Err(stop) => panic!("{stop:?}"),
         }
@@ -61,8 +60,8 @@ fn documents_are_split_as_in_go_for_every_read_size() {
     ] {
         let owned = |&(text, line): &(&str, _)| (text.to_owned(), line);
         let documents: Vec<_> = documents.iter().map(owned).collect();
+        let expected = (documents, junk.map(str::to_owned));
         for step in [1, 3, usize::MAX] {
-            let expected = (documents.clone(), junk.map(|junk: &str| junk.to_owned()));
             assert_eq!(cuts(text, step), expected, "{text:?} by {step}");
         }
     }

@@ -18,28 +18,20 @@ fn walked_lines<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Vec<String> {
     });
     assert!(flow.unwrap().is_continue());
     for threads in [1, 4] {
-        let limits = with!(Limits, threads);
-        let found = collect(Source::Content(&content), &limits, describe).unwrap();
-        assert_eq!(found, walked);
+        let found = collect(Source::Content(&content), &with!(Limits, threads), describe);
+        assert_eq!(found.unwrap(), walked);
     }
     walked
-}
-
-fn one(text: &str) -> Vec<String> {
-    walked_lines(&[("f", text)])
 }
 
 // parity: load-2
 #[test]
 fn documents_of_every_schema_are_found_in_json_and_yaml() {
-    let found = walked_lines(&::tests::rows![
+    assert_rows!(walked_lines(&::tests::rows![
         "b/c.json" => "\n{\"schema\":\"olm.package\",\"name\":\"p\"}\n{\"schema\":\"x\",\"package\":\"p\"}";
         "a.yaml" => "---\n# one\nschema: olm.channel\nname: c\npackage: p\n--- # two\nschema: other\n";
         "z" => "";
-    ]);
-    let expected =
-        "a.yaml:2 olm.channel p/c, a.yaml:7 other /, b/c.json:2 olm.package /p, b/c.json:3 x p/";
-    assert_eq!(found.join(", "), expected);
+    ]) => ["a.yaml:2 olm.channel p/c", "a.yaml:7 other /", "b/c.json:2 olm.package /p", "b/c.json:3 x p/"]);
 }
 
 // parity: load-6
@@ -80,11 +72,10 @@ fn documents_and_faults_are_visited_in_order() {
         "{\"schema\":\"s\"}\n---\n{\"schema\":\"t\"}\n---\nschema: u\n" => &["f:1 s /", "f:3 t /", "f:5 u /"];
         "{\"schema\": \"s\",\n \"name\" \"n\"}" => &["f:2: invalid character '\"' after object key*"];
     ] {
-        let found = one(text);
+        let found = walked_lines(&[("f", text)]);
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (found, expected) in found.iter().zip(expected) {
-            let is_expected = ::tests::table::matches(expected, found);
-            assert!(is_expected, "{found:?}, not {expected:?}");
+            assert_rows!(::tests::table::matches(expected, found) => true, "{found:?}, not {expected:?}");
         }
     }
     let binary = walked_lines(&[("f", b"\xff\xfe\x00binary")]);
@@ -105,16 +96,14 @@ fn properties(text: &str) -> (Vec<String>, Vec<usize>) {
         let lines = meta.unquoted.iter().map(|number| number.line);
         (values.collect(), lines.collect())
     });
-    let [found] = &found.unwrap()[..] else {
-        panic!("{text}");
-    };
-    found.clone()
+    let [found] = <[_; 1]>::try_from(found.unwrap()).expect(text);
+    found
 }
 
 // parity: max-olm-14
 #[test]
 fn max_openshift_keeps_its_digits() {
-    for (text, values, lines) in ::tests::rows![
+    assert_each!(|text, values, lines| properties(text) => (values.iter().map(ToString::to_string).collect(), lines.to_vec());
         "schema: olm.bundle\nproperties:\n- type: olm.maxOpenShiftVersion\n  value: 4.10\n- type: other\n  value: 4.10\n",
             &["\"4.10\"", "4.1"][..] => &[4][..];
         "{\"schema\": \"olm.bundle\", \"properties\": [\n{\"type\": \"olm.maxOpenShiftVersion\",\n\"value\": 4.10 },\n\
@@ -125,11 +114,7 @@ fn max_openshift_keeps_its_digits() {
             &["\"4.10\""] => &[1];
         // The property has no meaning in other schemas.
         "{\"schema\": \"x\", \"properties\": [{\"type\": \"olm.maxOpenShiftVersion\", \"value\": 4.10}]}", &["4.10"] => &[];
-    ] {
-        let (found, found_lines) = properties(text);
-        assert_eq!(found, values, "{text}");
-        assert_eq!(found_lines, lines, "{text}");
-    }
+    );
 }
 
 // parity: max-5
@@ -137,7 +122,8 @@ fn max_openshift_keeps_its_digits() {
 fn max_openshift_key_of_a_bundle_is_a_property() {
     let key = "\"operators.coreos.com/maxOpenShiftVersion\"";
     let same = "{\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.8\"}";
-    for (rest, expected, unquoted) in ::tests::rows![
+    let found = |rest: &str| properties(&format!("{{\"schema\": \"olm.bundle\", {rest}}}\n"));
+    assert_each!(|rest, values, lines| found(&rest) => (values.iter().map(ToString::to_string).collect(), lines.to_vec());
         format!("{key}: \"4.8\""), &["\"4.8\""][..] => &[][..];
         format!("{key}:\n4.10"), &["\"4.10\""] => &[2];
         format!("{key}: \"4.8\", \"properties\": []"), &["\"4.8\""] => &[];
@@ -153,12 +139,7 @@ fn max_openshift_key_of_a_bundle_is_a_property() {
         format!("{key}: \" 4.8 \", \"properties\": [{same}]"), &["\"4.8\""] => &[];
         // Any other value is an error that other checks report.
         format!("{key}: \"4.8\", \"properties\": {{}}"), &[] => &[];
-    ] {
-        let text = format!("{{\"schema\": \"olm.bundle\", {rest}}}\n");
-        let (found, lines) = properties(&text);
-        assert_eq!(found, expected, "{text}");
-        assert_eq!(lines, unquoted, "{text}");
-    }
+    );
     let yaml = "schema: olm.bundle\n# declared\noperators.coreos.com/maxOpenShiftVersion: 4.10\n";
     assert_eq!(properties(yaml), (vec!["\"4.10\"".into()], vec![3]));
 }
@@ -177,10 +158,8 @@ fn values_have_lines() {
 // parity: load-8
 #[test]
 fn walk_ends_on_break() {
-    let content = content(&[
-        ("a", "{\"schema\":\"s\"}{\"schema\":\"t\"}"),
-        ("b", "junk: ["),
-    ]);
+    let two = "{\"schema\":\"s\"}{\"schema\":\"t\"}";
+    let content = content(&[("a", two), ("b", "junk: [")]);
     let mut visited = 0;
     let flow = walk(Source::Content(&content), &Limits::default(), |_| {
         visited += 1;
@@ -195,8 +174,8 @@ fn exceeded_limits_are_reported() {
     let many = "{\"schema\":\"s\"}".repeat(20);
     let few = with!(Limits, documents: 25);
     let two = content(&[("a", &many), ("b", &many)]);
-    let error = collect(Source::Content(&two), &few, |_| ()).unwrap_err();
-    has(error, "more than 25 documents");
+    let collected = collect(Source::Content(&two), &few, |_| ());
+    has(collected.unwrap_err(), "more than 25 documents");
     let large = format!("{{\"schema\":\"s\",\"x\":\"{}\"}}", "x".repeat(1 << 20));
     let two = content(&[("a", &*large), ("b", "{\"schema\":\"s\"}")]);
     let small = with!(Limits, document: 1 << 18);

@@ -17,26 +17,22 @@ fn nesting_of_constraints_is_bounded() {
 /// Right: the result of Go's `base64.StdEncoding`.
 #[test]
 fn base64_is_decoded_as_in_go() {
-    for (text, decoded) in [
-        ("", Ok("")),
-        ("YWI=", Ok("ab")),
-        ("Y\r\nWI\n=\n", Ok("ab")),
-        ("YW==", Ok("a")), // bits left over
-        ("?", Err(0)),
-        ("YWJj?", Err(4)),
-        ("YW", Err(0)),
-        ("YWJjZ", Err(4)),
-        ("YW\nJ", Err(1)),
-        ("=", Err(0)),
-        ("Y===", Err(1)),
-        ("YQ=", Err(3)),
-        ("YQ=a", Err(2)),
-        ("YWI=YWI=", Err(4)),
-        ("YQ==\nx", Err(5)),
-    ] {
-        let expected = decoded
-            .map(|text: &str| text.as_bytes().to_vec())
-            .map_err(|at: usize| format!("illegal base64 data at input byte {at}"));
-        assert_eq!(base64(text), expected, "{text:?}");
-    }
+    let error = |at| format!("illegal base64 data at input byte {at}");
+    assert_each!(|text, decoded| base64(text) => decoded.map(Vec::from).map_err(error);
+        "" => Ok("");
+        "YWI=" => Ok("ab");
+        "Y\r\nWI\n=\n" => Ok("ab");
+        "YW==" => Ok("a"); // bits left over
+        "?" => Err(0);
+        "YWJj?" => Err(4);
+        "YW" => Err(0);
+        "YWJjZ" => Err(4);
+        "YW\nJ" => Err(1);
+        "=" => Err(0);
+        "Y===" => Err(1);
+        "YQ=" => Err(3);
+        "YQ=a" => Err(2);
+        "YWI=YWI=" => Err(4);
+        "YQ==\nx" => Err(5);
+    );
 }

@@ -243,17 +243,15 @@ mod tests {
                 name: name.to_owned(),
             })
         };
-        for (query, expected) in [
-            ("", filter_of("", "", "")),
-            ("schema=olm.bundle", filter_of("olm.bundle", "", "")),
-            ("package=a&name=b", filter_of("", "a", "b")),
-            ("name=a&name=b", filter_of("", "", "a")),
-            ("name=&name=b", filter_of("", "", "")),
-            ("name=a%2Fb+c", filter_of("", "", "a/b c")),
-            ("Schema=x", None),
-            ("schema=x&limit=1", None),
-        ] {
-            assert_eq!(filter(query), expected, "{query}");
-        }
+        assert_each!(|query, expected| filter(query) => expected;
+            "" => filter_of("", "", "");
+            "schema=olm.bundle" => filter_of("olm.bundle", "", "");
+            "package=a&name=b" => filter_of("", "a", "b");
+            "name=a&name=b" => filter_of("", "", "a");
+            "name=&name=b" => filter_of("", "", "");
+            "name=a%2Fb+c" => filter_of("", "", "a/b c");
+            "Schema=x" => None;
+            "schema=x&limit=1" => None;
+        );
     }
 }

@@ -3,7 +3,7 @@ use crate::render::Format;
 
 #[test]
 fn icon_type_is_detected_from_its_first_bytes() {
-    for (bytes, expected) in ::tests::rows![
+    assert_each!(|bytes, expected| media_type(bytes) => expected;
         &b"\x89PNG\r\n\x1a\n"[..] => Some("image/png");
         b"\xff\xd8\xff\xe0" => Some("image/jpeg");
         b"GIF89a" => Some("image/gif");
@@ -17,9 +17,7 @@ fn icon_type_is_detected_from_its_first_bytes() {
         b"<!-- " => None;
         b"tide" => None;
         b"" => None;
-    ] {
-        assert_eq!(media_type(bytes), expected, "{bytes:?}");
-    }
+    );
 }
 
 #[test]
@@ -47,8 +45,7 @@ fn texts_do_not_inject_dockerfile_instructions() {
         labels: &labels("a", "b c 'd'"),
     };
     let text = good.text().unwrap();
-    let end = "=/configs\nLABEL \"a\"=\"b c 'd'\"\n";
-    assert!(text.ends_with(end), "{text}");
+    assert_rows!(text.ends_with("=/configs\nLABEL \"a\"=\"b c 'd'\"\n") => true, "{text}");
     assert!(!text.contains("ENTRYPOINT"), "{text}");
     for dir in ["", "a b", "a\nRUN x", "a*", "$HOME", "-f", "a\"b"] {
         let bad = with!(Dockerfile, dir; ..good.clone());
@@ -62,7 +59,6 @@ fn texts_do_not_inject_dockerfile_instructions() {
     }
     for (key, value) in [("", "a"), ("a\"", "b"), ("a", "b\nRUN x"), ("a", "b\\")] {
         let bad = with!(Dockerfile, labels: &labels(key, value); ..good.clone());
-        let is_rejected = matches!(bad.text(), Err(Error::Label(_)));
-        assert!(is_rejected, "{key:?} {value:?}");
+        assert_rows!(matches!(bad.text(), Err(Error::Label(_))) => true, "{key:?} {value:?}");
     }
 }

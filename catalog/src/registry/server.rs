@@ -311,13 +311,8 @@ mod tests {
         });
         // One client sends nothing, others stop within a request, and the last uses another protocol.
         let mut silent = Vec::new();
-        for begun in [
-            "",
-            "P",
-            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r",
-            "PRI *",
-            "GET / HTTP/1.1\r\n\r\n",
-        ] {
+        let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r";
+        for begun in ["", "P", preface, "PRI *", "GET / HTTP/1.1\r\n\r\n"] {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(begun.as_bytes()).await.unwrap();
             silent.push(stream);

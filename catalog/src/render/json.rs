@@ -174,13 +174,11 @@ mod tests {
 
     #[test]
     fn depth_counts_objects_and_lists() {
-        for (json, expected) in [
-            (r#"{"a":"{[","b":[[],{"c":-1.5e3}]}"#, 3),
-            ("[]", 1),
-            (r#""[\"[""#, 0),
-            ("12", 0),
-        ] {
-            assert_eq!(depth(json.as_bytes()), expected, "{json}");
-        }
+        assert_each!(|json, expected| depth(json.as_bytes()) => expected;
+            r#"{"a":"{[","b":[[],{"c":-1.5e3}]}"# => 3;
+            "[]" => 1;
+            r#""[\"[""# => 0;
+            "12" => 0;
+        );
     }
 }

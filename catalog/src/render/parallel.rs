@@ -107,25 +107,19 @@ mod tests {
     use crate::{
         Limits, Source,
         render::{Level, Render, Rendered},
-        testing::content,
+        testing::{content, list},
     };
 
     use super::*;
 
     /// Returns blobs of several parts. One of them can be nested deeper than the writer allows.
     fn rendered(count: usize, deep: Option<usize>) -> Rendered {
-        use std::fmt::Write as _;
-        let mut text = String::new();
-        for at in 0..count {
+        let fill = "x".repeat(CHUNK_SIZE / 20);
+        let text = list(0..count, |at| {
             let depth = if deep == Some(at) { 2000 } else { 1 };
             let (open, close) = ("[".repeat(depth), "]".repeat(depth));
-            let fill = "x".repeat(CHUNK_SIZE / 20);
-            writeln!(
-                text,
-                "{{\"schema\": \"a\", \"at\": {at}, \"v\": {open}\"{fill}\"{close}}}"
-            )
-            .unwrap();
-        }
+            format!("{{\"schema\": \"a\", \"at\": {at}, \"v\": {open}\"{fill}\"{close}}}\n")
+        });
         let content = content(&[("a.json", text)]);
         let mut render = Render::new(Level::None);
         let read = render.catalog(Source::Content(&content), &Limits::default());
@@ -140,11 +134,8 @@ mod tests {
             let mut out = Vec::new();
             rendered.write(Format::Json, &mut out).unwrap();
             let read = serde_json::Deserializer::from_slice(&out).into_iter::<serde_json::Value>();
-            let read: Vec<_> = read
-                .map(|value| value.unwrap()["at"].as_u64().unwrap())
-                .collect();
-            let expected: Vec<_> = (0..count as u64).collect();
-            assert_eq!(read, expected);
+            let numbers = read.map(|value| value.unwrap()["at"].as_u64().unwrap());
+            assert_rows!(numbers.collect::<Vec<_>>() => (0..count as u64).collect::<Vec<_>>());
         }
     }
 

@@ -219,7 +219,6 @@ mod tests {
         // A shorter text is complete.
         fs::write(&place, gzip(b"schema: x")).unwrap();
         assert_eq!(read(), ("schema: x".to_owned(), Ok(9)));
-        let absent = mounted.open("b").err().map(|error| error.kind());
-        assert_eq!(absent, Some(io::ErrorKind::NotFound));
+        assert_rows!(mounted.open("b").err().map(|error| error.kind()) => Some(io::ErrorKind::NotFound));
     }
 }

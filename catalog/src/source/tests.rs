@@ -26,9 +26,7 @@ fn every_file_that_is_not_ignored_is_read() {
     ] {
         let mut all: Vec<(&str, &str)> = files.iter().map(|path| (*path, "")).collect();
         all.extend([(".indexignore", root), ("dir/.indexignore", nested)]);
-        let content = content(&all);
-        let found = paths(Source::Content(&content));
-        assert_eq!(found, left, "{root:?} {nested:?}");
+        assert_rows!(paths(Source::Content(&content(&all))) => left, "{root:?} {nested:?}");
     }
 }
 
@@ -53,10 +51,8 @@ fn directory_has_the_same_files_within_the_limits() {
     std::os::unix::fs::symlink(dir.path().join("z.yaml"), dir.path().join("link")).unwrap();
     let source = Source::Directory(dir.path());
     assert_eq!(paths(source), ["b.json", "b/2", "b/c/1", "link", "z.yaml"]);
-    for (limits, problem) in [
-        (with!(Limits, files: 3), "more than 3 files"),
-        (with!(Limits, total: 5), "more than 5 bytes"),
-    ] {
-        has(source.entries(&limits).unwrap_err(), problem);
-    }
+    assert_each!(|limits, problem| source.entries(&limits).unwrap_err() => has problem;
+        with!(Limits, files: 3) => "more than 3 files";
+        with!(Limits, total: 5) => "more than 5 bytes";
+    );
 }

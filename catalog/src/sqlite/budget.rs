@@ -71,16 +71,13 @@ mod tests {
         let budget = Arc::new(ReadBudget::new(0));
         budget.install_progress_handler(&mut connection).unwrap();
         let count = |most: &str| {
-            let query = format!(
-                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n {most}) SELECT count(*) FROM n"
-            );
+            let numbers = format!("n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n {most})");
+            let query = format!("WITH RECURSIVE {numbers} SELECT count(*) FROM n");
             connection.query_row(&query, [], |row| row.get::<_, i64>(0))
         };
         assert_eq!(count("LIMIT 1000").unwrap(), 1000);
         assert!(!budget.is_spent());
-        let error = count("").unwrap_err();
-        let code = error.sqlite_error_code();
-        assert_eq!(code, Some(ErrorCode::OperationInterrupted));
+        assert_rows!(count("").unwrap_err().sqlite_error_code() => Some(ErrorCode::OperationInterrupted));
         assert!(budget.is_spent());
     }
 }

@@ -418,23 +418,19 @@ mod tests {
 
     #[test]
     fn empty_constraints_do_not_count() {
-        let csv = |annotations: Value, minimum: Value| {
-            json!({
-                "kind": "ClusterServiceVersion",
-                "metadata": {"annotations": annotations},
-                "spec": {"minKubeVersion": minimum},
-            })
+        let has = |annotations: &Value, minimum: &Value| {
+            let metadata = json!({"annotations": annotations});
+            let spec = json!({"minKubeVersion": minimum});
+            let csv = json!({"kind": "ClusterServiceVersion", "metadata": metadata, "spec": spec});
+            has_constraints(&csv)
         };
-        for (annotations, minimum, expected) in [
-            (json!({}), json!("1.20.0"), true),
-            (json!({MAX_ANNOTATION: "4.8"}), json!(null), true),
-            (json!({MAX_ANNOTATION: ""}), json!(""), true),
-            (json!({PROPERTIES_ANNOTATION: "[]"}), json!(null), true),
-            (json!({MAX_ANNOTATION: null}), json!(""), false),
-            (json!({PROPERTIES_ANNOTATION: ""}), json!(null), false),
-        ] {
-            let csv = csv(annotations, minimum);
-            assert_eq!(has_constraints(&csv), expected, "{csv}");
-        }
+        assert_each!(|annotations, minimum, expected| has(&annotations, &minimum) => expected;
+            json!({}), json!("1.20.0") => true;
+            json!({MAX_ANNOTATION: "4.8"}), json!(null) => true;
+            json!({MAX_ANNOTATION: ""}), json!("") => true;
+            json!({PROPERTIES_ANNOTATION: "[]"}), json!(null) => true;
+            json!({MAX_ANNOTATION: null}), json!("") => false;
+            json!({PROPERTIES_ANNOTATION: ""}), json!(null) => false;
+        );
     }
 }

@@ -66,13 +66,11 @@ fn database_is_loaded_as_a_catalog() {
     let database = Database::open(&path, &Limits::default()).unwrap();
     assert_eq!(database.left_out(), [""; 0]);
     assert_eq!(tide(&database).version.to_string(), "1.0.0");
-    let lines = blobs(&database, "tide");
-    let expected = [
+    assert_rows!(blobs(&database, "tide").lines().collect::<Vec<_>>() => [
         r#"{"schema":"olm.package","name":"tide","defaultChannel":"stable"}"#,
         r#"{"schema":"olm.channel","package":"tide","name":"stable","entries":[{"name":"tide.v1.0.0"}]}"#,
         r#"{"schema":"olm.bundle","name":"tide.v1.0.0","package":"tide","image":"example.com/tide:1","properties":[{"type":"olm.package","value":{"packageName":"tide","version":"1.0.0"}}]}"#,
-    ];
-    assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
+    ]);
 }
 
 // parity: max-4
@@ -86,17 +84,14 @@ fn database_declares_max_openshift() {
     let [low, high] = ["4.8", "4.10"].map(annotated);
     let property = "INSERT INTO properties(type, value, operatorbundle_name) VALUES ('olm.maxOpenShiftVersion', '4.10', 'tide.v1.0.0');";
     let set = |columns: String| format!("UPDATE operatorbundle SET {columns};");
-    for (sql, expected) in ::tests::rows![
+    assert_each!(|sql, expected| tide(&dir.open(&sql)).max_openshift.unwrap().text() => expected;
         property.to_owned() => "4.10";
         set(format!("bundle = '{high}'")) => "4.10";
         // The column is used if a row has no manifests.
         set(format!("csv = '{low}', bundle = NULL")) => "4.8";
         set(format!("csv = '{low}', bundle = ''")) => "4.8";
         set(format!("csv = '{low}', bundle = '{high}'")) => "4.10";
-    ] {
-        let bundle = tide(&dir.open(&sql));
-        assert_eq!(bundle.max_openshift.unwrap().text(), expected, "{sql}");
-    }
+    );
 }
 
 #[test]
@@ -188,24 +183,22 @@ fn null_in_a_csv_is_an_empty_value() {
 #[test]
 fn invalid_dependency_is_a_finding() {
     let dir = DatabaseDir::new();
-    let add = |type_: &str, value: &str| {
-        format!(
-            "INSERT INTO dependencies(type, value, operatorbundle_name) VALUES ('{type_}', '{value}', 'tide.v1.0.0');"
-        )
+    let with = |type_: &str, value: &str| {
+        let columns = "dependencies(type, value, operatorbundle_name)";
+        dir.open(&format!(
+            "INSERT INTO {columns} VALUES ('{type_}', '{value}', 'tide.v1.0.0');"
+        ))
     };
     for (type_, value) in [
         ("olm.package", r#"{"packageName":"#),
         ("olm.package", r#"{"packageName": "moon", "version": 1}"#),
         ("olm.gvk", "x"),
     ] {
-        let database = dir.open(&add(type_, value));
+        let database = with(type_, value);
         let catalog = load(Source::Files(&database), &Limits::default()).unwrap();
         assert!(!catalog.is_valid(), "{value}");
     }
-    let database = dir.open(&add(
-        "olm.package",
-        r#"{"PackageName": "moon", "version": null}"#,
-    ));
+    let database = with("olm.package", r#"{"PackageName": "moon", "version": null}"#);
     let required = r#"{"packageName":"moon","versionRange":""}"#;
     ::tests::assert_has(blobs(&database, "tide"), required);
 }

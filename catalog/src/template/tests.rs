@@ -26,7 +26,7 @@ fn read(text: &str) -> Result<Template, Error> {
 
 #[test]
 fn schema_determines_the_kind() {
-    for (text, kind) in ::tests::rows![
+    assert_each!(|text, kind| read(text).ok().map(|template| template.kind()) => kind;
         "schema: olm.template.basic" => Some(TemplateKind::Basic);
         "# words\n---\nSchema: olm.template.basic" => Some(TemplateKind::Basic);
         "{\"SCHEMA\": \"olm.template.substitutes\"}" => Some(TemplateKind::Substitutes);
@@ -36,10 +36,7 @@ fn schema_determines_the_kind() {
         "[]" => None;
         "7" => None;
         "# nothing" => None;
-    ] {
-        let found = read(text).ok().map(|template| template.kind());
-        assert_eq!(found, kind, "{text:?}");
-    }
+    );
     let text = b"schema: olm.template.basic";
     for kind in TemplateKind::ALL {
         let read = Template::read("t", text, Some(kind), &Limits::default());
@@ -52,23 +49,20 @@ fn schema_determines_the_kind() {
 #[test]
 fn ignored_parts_of_templates_are_warnings() {
     let one = "schema: olm.template.basic\n";
-    for (text, count) in [
-        (one.to_owned(), 0),
-        (format!("{one}---\n"), 0),
-        (format!("{one}---\n{one}"), 1),
-        (format!("{one}---\n[\n"), 1),
-        (format!("{one}---\na: b\n---\n{one}"), 1),
-    ] {
-        let warnings = read(&text).unwrap().take_warnings();
-        assert_eq!(warnings.len(), count, "{text:?}");
-    }
+    assert_each!(|text, count| read(&text).unwrap().take_warnings().len() => count;
+        one.to_owned() => 0;
+        format!("{one}---\n") => 0;
+        format!("{one}---\n{one}") => 1;
+        format!("{one}---\n[\n") => 1;
+        format!("{one}---\na: b\n---\n{one}") => 1;
+    );
     // Two images with the same name.
     let text = "schema: olm.semver\nfast: {bundles: [{image: a}]}\nstable: {bundles: [{image: b}]}";
     let mut warnings = Vec::new();
     let all = bundles(&[("a", "1.0.0"), ("b", "1.0.0")]);
     read(text).unwrap().render(all, &mut warnings).unwrap();
-    let named = "\"a\" and \"b\" have the same name \"tide.v1.0.0\"";
-    has(&warnings[0], named);
+    let warning = r#""a" and "b" have the same name "tide.v1.0.0""#;
+    has(&warnings[0], warning);
     // A blob that belongs to no package.
     let lost = "schema: olm.template.basic\nentries: [{schema: olm.channel, name: lost}]";
     let part = "has no package and is skipped";
@@ -82,8 +76,7 @@ fn basic_templates_name_their_bundles_by_image() {
     let template = read(text).unwrap();
     assert_eq!(template.images(), ["x/b", "x/a"]);
     let rendered = template.render(bundles(&[("x/a", "1.1.0")]), &mut Vec::new());
-    let error = rendered.unwrap_err().to_string();
-    assert_eq!(error, "bundle \"x/b\" was not rendered");
+    assert_rows!(rendered.unwrap_err().to_string() => "bundle \"x/b\" was not rendered");
 }
 
 #[test]
@@ -130,11 +123,11 @@ fn graph_with_too_many_edges_is_not_drawn() {
     let many = list(0..1000, |at| {
         format!("{{name: a{at}, skipRange: '<1.0.0'}}, ")
     });
-    let part = "more than 500000 edges";
-    has(drawn(&many, &mut Vec::new()).unwrap_err(), part);
+    let error = drawn(&many, &mut Vec::new()).unwrap_err();
+    has(error, "more than 500000 edges");
     let mut warnings = Vec::new();
-    let error = drawn("{name: a, skipRange: x}", &mut warnings).unwrap();
-    has(error, "tide-a-a[\"a\"]");
-    let told_part = "ignoring invalid SkipRange for package/edge \"tide\"/\"a\"";
-    starts(&warnings[0], told_part);
+    let graph = drawn("{name: a, skipRange: x}", &mut warnings);
+    has(graph.unwrap(), "tide-a-a[\"a\"]");
+    let start = r#"ignoring invalid SkipRange for package/edge "tide"/"a""#;
+    starts(&warnings[0], start);
 }

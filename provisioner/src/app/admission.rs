@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::controllers::context::Context;
-use apply::backoff::spread;
+use apply::{api_error, backoff::spread};
 
 /// Delay before the next check after a failed one.
 const RETRY_DELAY: Duration = Duration::from_secs(30);
@@ -60,7 +60,7 @@ async fn check(ctx: &Context) {
     loop {
         let checked = find_missing(&ctx.client)
             .await
-            .map_err(|error| error.to_string());
+            .map_err(|error| api_error::chain(&error));
         debug!("checked the admission policies");
         if checked != last {
             report(ctx, &checked).await;
@@ -187,10 +187,8 @@ mod tests {
 
     #[test]
     fn notes_name_object_problem_and_remedy() {
-        let [policy, binding] = [Kind::Policy, Kind::Binding].map(|kind| Missing {
-            kind,
-            name: "bundle-ownership",
-        });
+        let name = "bundle-ownership";
+        let [policy, binding] = [Kind::Policy, Kind::Binding].map(|kind| Missing { kind, name });
         let reinstall = "the API server does not enforce the policy; apply the install file of this version of the \
                          provisioner again";
         let upgrade = "the API server does not enforce the policy; upgrade the cluster from Kubernetes 1.29 to 1.30 or \

@@ -101,6 +101,7 @@ pub struct Args {
         value_name = "NAMESPACES",
         value_delimiter = ',',
         value_parser = values::label,
+        action = clap::ArgAction::Set,
         help_heading = "Platform operators"
     )]
     catalog_namespaces: Option<Vec<String>>,
@@ -139,6 +140,7 @@ pub struct Args {
         value_name = "KINDS",
         value_delimiter = ',',
         value_parser = values::optional_kind,
+        action = clap::ArgAction::Set,
         help_heading = "Cluster"
     )]
     optional_kinds: Option<Vec<String>>,
@@ -368,6 +370,15 @@ impl Args {
             return Err(Error::Content);
         };
         room.check()?;
+        for (flag, namespaces) in [
+            ("--catalog-namespaces", &catalog_namespaces),
+            ("--served-namespaces", &serving.served_namespaces),
+        ] {
+            let names = namespaces.as_deref().unwrap_or_default();
+            if names.len() > 1 && names.iter().any(|name| name == values::NONE) {
+                return Err(Error::NoneInList(flag));
+            }
+        }
         let system_namespace = system_namespace.unwrap_or_else(own_namespace);
         let service = format!("https://core.{system_namespace}.svc");
         let defaults = settings::Settings::default();

@@ -13,6 +13,9 @@ pub enum Error {
          `kubectl port-forward` to reach it"
     )]
     Admin(String),
+    /// A list of namespaces contains `none` and other namespaces.
+    #[error("{0}: \"none\" cannot be combined with namespaces; remove \"none\" or all namespaces")]
+    NoneInList(&'static str),
     /// The content service is disabled, but the status of Bundles has a contentURL.
     #[error(
         "--content-bind-address cannot be 0, because the content service serves the contentURLs of Bundles; set an \

@@ -392,9 +392,6 @@ mod tests {
         let (stop, mut parts) = (CancellationToken::new(), ProcessTasks::default());
         parts.workers.spawn(async { "a worker" });
         let result = unless_stopped(&mut parts, &stop, future::pending::<()>()).await;
-        assert!(
-            matches!(result, Err(Error::TaskExited("a worker"))),
-            "{result:?}"
-        );
+        assert_rows!(matches!(result, Err(Error::TaskExited("a worker"))) => true, "{result:?}");
     }
 }

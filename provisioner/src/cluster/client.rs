@@ -104,13 +104,7 @@ fn connections(config: &Config) -> Result<HyperClient<Connector, Body>, kube::Er
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        future,
-        sync::{
-            Arc,
-            atomic::{AtomicUsize, Ordering},
-        },
-    };
+    use std::{future, sync::mpsc};
 
     use ::tests::assert_has;
     use http::StatusCode;
@@ -121,11 +115,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn retries_through_a_proxy_check_the_fence() {
-        let (fence, sent) = (Fence::default(), Arc::new(AtomicUsize::new(0)));
-        let (closing, counter) = (fence.clone(), Arc::clone(&sent));
+        let (fence, (sender, sent)) = (Fence::default(), mpsc::channel());
+        let closing = fence.clone();
         // The Lease expires during the first attempt, whose response asks for a retry.
         let overloaded = service_fn(move |_: Request<Body>| {
-            counter.fetch_add(1, Ordering::Relaxed);
+            sender.send(()).unwrap();
             closing.close_at(Instant::now());
             let response = Response::builder().status(StatusCode::SERVICE_UNAVAILABLE);
             future::ready(response.body(Body::empty()).map_err(BoxError::from))
@@ -136,6 +130,6 @@ mod tests {
         let request = Request::post("/apis").body(Vec::new()).unwrap();
         let error = client.request_text(request).await.unwrap_err();
         assert_has(error, "no longer leading");
-        assert_eq!(sent.load(Ordering::Relaxed), 1);
+        assert_eq!(sent.try_iter().count(), 1);
     }
 }

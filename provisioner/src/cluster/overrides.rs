@@ -88,10 +88,8 @@ mod tests {
                 digest: named.clone(),
                 reason: "tested".into(),
             }];
-            let found = digests.find(&overrides, Constraint::MaxOpenShiftVersion);
-            assert_eq!(found.is_some(), applies, "{digests:?} {named}");
-            let found = digests.find(&overrides, Constraint::MinKubeVersion);
-            assert_eq!(found, None);
+            assert_rows!(digests.find(&overrides, Constraint::MaxOpenShiftVersion).is_some() => applies, "{digests:?} {named}");
+            assert_eq!(digests.find(&overrides, Constraint::MinKubeVersion), None);
         }
         assert_eq!(both.to_name(), Some(content.as_str()));
         assert_eq!(ContentDigests::default().to_name(), None);

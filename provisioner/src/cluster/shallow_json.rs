@@ -119,11 +119,7 @@ mod tests {
     #[test]
     fn deep_values_become_null() {
         let nested = |depth: usize| format!("{}7{}", "[".repeat(depth), "]".repeat(depth));
-        for (depth, is_whole) in [
-            (MAX_DEPTH - 1, true),
-            (MAX_DEPTH, false),
-            (1_000_000, false),
-        ] {
+        for (depth, is_whole) in [(MAX_DEPTH - 1, true), (MAX_DEPTH, false), (1 << 20, false)] {
             let text = nested(depth);
             let shallow: DepthLimited = serde_json::from_str(&text).unwrap();
             let read = shallow.0.to_string();

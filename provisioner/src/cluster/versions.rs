@@ -292,8 +292,7 @@ mod tests {
             let bundle =
                 bundle.map(|text| MaxOpenShiftVersion::new(text, Spelling::BundleProperties));
             let counts = that_counts(bundle.clone(), catalog);
-            let text = counts.map(|declared| declared.text());
-            assert_eq!(text.as_deref(), expected, "{bundle:?} {catalog:?}");
+            assert_rows!(counts.map(|declared| declared.text()).as_deref() => expected, "{bundle:?} {catalog:?}");
         }
     }
 
@@ -315,8 +314,7 @@ mod tests {
             let openshift_version = openshift_version(version, release);
             let found = [openshift_version.running, openshift_version.max_release()]
                 .map(|version| version.map(|version| version.to_string()));
-            let found = found.each_ref().map(Option::as_deref);
-            assert_eq!(found, [running, highest], "{version} {release:?}");
+            assert_rows!(found.each_ref().map(Option::as_deref) => [running, highest], "{version} {release:?}");
         }
     }
 
@@ -331,8 +329,7 @@ mod tests {
             ("v0.0.0-master", "", "", None),
         ] {
             let read = read_kubernetes(git, major, minor).ok();
-            let expected = version.map(|(major, minor, patch)| Version::new(major, minor, patch));
-            assert_eq!(read, expected, "{git}");
+            assert_rows!(read => version.map(|(major, minor, patch)| Version::new(major, minor, patch)), "{git}");
         }
     }
 }

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use apply::api_error;
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use k8s_openapi::api::{
@@ -394,7 +395,8 @@ fn token(headers: &HeaderMap) -> Result<&str, AuthError> {
 }
 
 fn failed(kind: &str, error: &kube::Error) -> AuthError {
-    warn!(kind, %error, "failed to create a review for a caller");
+    let error = api_error::chain(error);
+    warn!(kind, error, "failed to create a review for a caller");
     AuthError::Unavailable(format!(
         "failed to create a {kind}; check the provisioner log, and retry"
     ))

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use apply::api_error;
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
 use kube::{Api, ResourceExt as _};
@@ -80,7 +81,7 @@ pub(super) async fn original(
     if stream::is_known(headers, &digest) {
         return stream::unchanged(&digest);
     }
-    let slot = match acquire_slot(&shared.downloads).await {
+    let slot = match acquire_slot(&shared.downloads, "downloads").await {
         Ok(slot) => slot,
         Err(response) => return response,
     };
@@ -111,7 +112,7 @@ async fn converted(
     digest: Digest,
     headers: &HeaderMap,
 ) -> Response {
-    let slot = match acquire_slot(&shared.downloads).await {
+    let slot = match acquire_slot(&shared.downloads, "downloads").await {
         Ok(slot) => slot,
         Err(response) => return response,
     };
@@ -220,7 +221,7 @@ fn not_stored(name: &str, error: &store::Error) -> Response {
 }
 
 fn asking_failed(error: &kube::Error) -> Response {
-    warn!(%error, "failed to get Bundle");
+    warn!(error = api_error::chain(error), "failed to get Bundle");
     response::unavailable("failed to reach the API server; retry")
 }
 
@@ -228,14 +229,17 @@ fn timed_out() -> Response {
     response::unavailable("the API server did not respond in time; retry")
 }
 
-/// Waits for a slot of a semaphore.
-pub(super) async fn acquire_slot(slots: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Response> {
+/// Waits for a slot of a semaphore, which limits the concurrent `transfers`: downloads or uploads.
+pub(super) async fn acquire_slot(
+    slots: &Arc<Semaphore>,
+    transfers: &str,
+) -> Result<OwnedSemaphorePermit, Response> {
     let slot = time::timeout(REQUEST_TIMEOUT, Arc::clone(slots).acquire_owned()).await;
     match slot {
         Ok(Ok(slot)) => Ok(slot),
-        Ok(Err(_)) | Err(_) => Err(response::unavailable(
-            "too many concurrent downloads; retry",
-        )),
+        Ok(Err(_)) | Err(_) => Err(response::unavailable(format!(
+            "too many concurrent {transfers}; retry"
+        ))),
     }
 }
 

@@ -33,7 +33,7 @@ use crate::controllers::bundle::{
     job::{self, UploadDenied},
     truncate,
 };
-use apply::ssa::MANAGER;
+use apply::{api_error, ssa::MANAGER};
 
 /// Timeout of one request to the API server.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -55,7 +55,7 @@ pub(super) async fn put(
         let message = "another pod is uploading the content; retry";
         return refuse(request, response::unavailable(message));
     };
-    let _slot = match download::acquire_slot(&shared.uploads).await {
+    let _slot = match download::acquire_slot(&shared.uploads, "uploads").await {
         Ok(slot) => slot,
         Err(response) => return refuse(request, response),
     };
@@ -253,7 +253,8 @@ where
 }
 
 fn unavailable(error: &kube::Error) -> Response {
-    warn!(%error, "failed to get Job or pod");
+    let error = api_error::chain(error);
+    warn!(error, "failed to get Job or pod");
     response::unavailable("failed to reach the API server; retry")
 }
 

@@ -190,10 +190,8 @@ mod tests {
         for valid in ["a", "a-b", "a.b", "0", "my-instance-4h2k9x"] {
             assert_eq!(name(&format!("{valid}.tgz")), Some(valid));
         }
-        let long = "a".repeat(254);
-        for bad in [
-            "", ".", "..", "a..b", "A", "a_b", "-a", "a-", "a/b", "a b", "é", "a%2fb", &long,
-        ] {
+        let bad = ",.,..,a..b,A,a_b,-a,a-,a/b,a b,é,a%2fb".split(',');
+        for bad in bad.chain([&*"a".repeat(254)]) {
             assert_eq!(name(&format!("{bad}.tgz")), None, "{bad:?}");
         }
         for bad in ["a", "a.tar", ".tgz", "tgz"] {

@@ -4,6 +4,7 @@ mod notify;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use apply::api_error;
 use axum::{body::Body, extract::Request, response::Response};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt as _;
@@ -65,7 +66,7 @@ pub(super) async fn put(
             format!("another upload for Bundle {name} is in progress; wait for it to finish");
         return refuse(request, response::conflict("UploadInProgress", message));
     };
-    let _slot = match download::acquire_slot(&shared.uploads).await {
+    let _slot = match download::acquire_slot(&shared.uploads, "uploads").await {
         Ok(slot) => slot,
         Err(response) => return refuse(request, response),
     };
@@ -111,7 +112,7 @@ pub(super) async fn get(shared: &ServiceState, name: &str, headers: &HeaderMap) 
         Err(error) => return failed(&error),
     }
     // The slot limits the archives in memory.
-    let slot = match download::acquire_slot(&shared.downloads).await {
+    let slot = match download::acquire_slot(&shared.downloads, "downloads").await {
         Ok(slot) => slot,
         Err(response) => return response,
     };
@@ -180,7 +181,11 @@ async fn persist(shared: &ServiceState, bundle: &Bundle, received: &StoredUpload
         // The cluster may have lost the upload. Content that is too large for the cluster remains in the store.
         Ok(_) | Err(upload::Error::TooLarge { .. }) if unpacked.is_some() => {
             if let Err(error) = notify::report_restored(&parts.client, &bundle).await {
-                warn!(bundle = bundle.name_any(), %error, "failed to remove condition ContentAvailable from the Bundle status");
+                let error = api_error::chain(&error);
+                warn!(
+                    bundle = bundle.name_any(),
+                    error, "failed to remove condition ContentAvailable from the Bundle status"
+                );
             }
             return no_content();
         }
@@ -196,7 +201,11 @@ async fn persist(shared: &ServiceState, bundle: &Bundle, received: &StoredUpload
         Ok(_) => {}
         // The controller also watches the ConfigMaps.
         Err(error) => {
-            warn!(bundle = bundle.name_any(), %error, "failed to record an upload in the Bundle status");
+            let error = api_error::chain(&error);
+            warn!(
+                bundle = bundle.name_any(),
+                error, "failed to record an upload in the Bundle status"
+            );
         }
     }
     match result {
@@ -286,7 +295,7 @@ fn failed(error: &upload::Error) -> Response {
         E::Damaged { .. } | E::StoreLost { .. } => (StatusCode::NOT_FOUND, "UploadLost"),
         E::Store { .. } | E::Api { .. } | E::Timeout { .. } | E::Pack { .. } => {
             warn!(
-                error = error as &dyn std::error::Error,
+                error = api_error::chain(error),
                 "failed to store or read an upload"
             );
             (StatusCode::SERVICE_UNAVAILABLE, "Unavailable")

@@ -57,6 +57,7 @@ use manifests::api::{catalog_source::CatalogSource, platform_operator::CatalogRe
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+pub(crate) use self::image::recorded_digests;
 use self::{
     catalog_cache::CatalogCache,
     max_openshift::{CatalogMaximum, MaxOpenShiftVersions},

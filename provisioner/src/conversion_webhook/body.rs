@@ -100,12 +100,8 @@ mod tests {
     /// Returns a body of this size, which then ends or stalls.
     fn body(size: usize, ends: bool) -> Body {
         let parts = vec![Ok::<_, std::io::Error>(Bytes::from(vec![b'a'; size]))];
-        let parts = stream::iter(parts);
-        if ends {
-            Body::from_stream(parts)
-        } else {
-            Body::from_stream(parts.chain(stream::pending()))
-        }
+        let rest = stream::pending().take(usize::from(!ends));
+        Body::from_stream(stream::iter(parts).chain(rest))
     }
 
     async fn size(room: &MemoryBudget, body: Body) -> Result<usize, String> {

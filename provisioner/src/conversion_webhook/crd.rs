@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
-use apply::{backoff::WatchBackoff, ssa::MANAGER};
+use apply::{api_error, backoff::WatchBackoff, ssa::MANAGER};
 
 const CRD_NAME: &str = "catalogsources.operators.coreos.com";
 /// Delay before a failed request is retried.
@@ -53,7 +53,8 @@ pub(super) async fn reconcile(
                 Some(Ok(Event::Delete(_) | Event::Init)) => latest = None,
                 Some(Ok(Event::InitDone)) => {}
                 Some(Err(error)) => {
-                    warn!(%error, "failed to watch the CRD of CatalogSources; retrying");
+                    let error = api_error::chain(&error);
+                    warn!(error, "failed to watch the CRD of CatalogSources; retrying");
                     continue;
                 }
                 None => return,
@@ -88,7 +89,7 @@ pub(super) async fn reconcile(
                     Err(kube::Error::Api(status)) if status.code == 409 => {}
                     Err(error) => {
                         warn!(
-                            %error,
+                            error = api_error::chain(&error),
                             "failed to set the CA bundle in the CRD of CatalogSources; retrying"
                         );
                         delay = Some(RETRY_DELAY);
@@ -135,17 +136,6 @@ fn decide(crd: &CustomResourceDefinition, namespace: &str, ca_bundle_pem: &str) 
 mod tests {
     use super::*;
 
-    fn crd(labels: &Value, conversion: &Value) -> CustomResourceDefinition {
-        serde_json::from_value(json!({
-            "metadata": {"name": CRD_NAME, "labels": labels, "resourceVersion": "7"},
-            "spec": {
-                "group": "operators.coreos.com", "scope": "Namespaced", "versions": [],
-                "names": {"kind": "CatalogSource", "plural": "catalogsources"}, "conversion": conversion,
-            },
-        }))
-        .unwrap()
-    }
-
     // parity: source-15
     #[test]
     fn only_own_crds_that_use_the_webhook_are_changed() {
@@ -159,7 +149,15 @@ mod tests {
         // "abc" and "xyz" in base64.
         let (same, other) = (json!("YWJj"), json!("eHl6"));
         let action = |labels: &Value, conversion: &Value| {
-            decide(&crd(labels, conversion), "rukpak-system", "abc")
+            let crd = json!({
+                "metadata": {"name": CRD_NAME, "labels": labels, "resourceVersion": "7"},
+                "spec": {
+                    "group": "operators.coreos.com", "scope": "Namespaced", "versions": [],
+                    "names": {"kind": "CatalogSource", "plural": "catalogsources"}, "conversion": conversion,
+                },
+            });
+            let crd = serde_json::from_value(crd).unwrap();
+            decide(&crd, "rukpak-system", "abc")
         };
         assert_rows!(action(&own_labels, &webhook(same.clone())) => CrdAction::None);
         for before in [other, Value::Null] {

@@ -134,8 +134,7 @@ mod tests {
         for (version, spec) in [("v1", &new), ("v1alpha1", &old)] {
             let response = respond(&format!("{GROUP}/{version}"), &sent);
             assert_eq!(response["result"], json!({"status": "Success"}));
-            let expected = ["one", "two", "three"].map(|name| source(version, name, spec));
-            assert_eq!(response["convertedObjects"], json!(expected));
+            assert_rows!(response["convertedObjects"] => json!(["one", "two", "three"].map(|name| source(version, name, spec))));
         }
         assert_rows!(respond(&format!("{GROUP}/v1"), &json!([]))["convertedObjects"] => json!([]));
     }

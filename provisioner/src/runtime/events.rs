@@ -5,6 +5,7 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
+use apply::api_error;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
@@ -129,7 +130,8 @@ impl EventRecorder {
         match timeout(PUBLISH_TIMEOUT, publish).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                debug!(reason, %error, "failed to publish an event");
+                let error = api_error::chain(&error);
+                debug!(reason, error, "failed to publish an event");
                 // The Event may have been deleted: the next one starts a new series.
                 self.forget(&key);
             }

@@ -146,7 +146,11 @@ async fn serve(
 ) {
     let _ = stream.set_nodelay(true);
     let stream = limit_writes(stream);
-    let stream = match time::timeout(HEADER_TIMEOUT, acceptor.accept(stream)).await {
+    let accepted = tokio::select! {
+        accepted = time::timeout(HEADER_TIMEOUT, acceptor.accept(stream)) => accepted,
+        () = stop.cancelled() => return, // without a session, the connection has no request to finish
+    };
+    let stream = match accepted {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return debug!(%error, "TLS handshake failed"),
         Err(_) => return debug!("TLS handshake timed out"),
@@ -189,7 +193,23 @@ fn limit_writes<S: AsyncRead + AsyncWrite>(stream: S) -> Pin<Box<TimeoutStream<S
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    use super::*;
+    use super::{super::tls::ServingCertificate, *};
+
+    #[tokio::test(start_paused = true)]
+    async fn shutdown_does_not_wait_for_a_tls_handshake() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let config = Arc::new(ServingCertificate::default()).server().unwrap();
+        let slot = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
+        let stop = CancellationToken::new();
+        stop.cancel();
+        let start = time::Instant::now();
+        serve(stream, Arc::new(config).into(), Router::new(), stop, slot).await;
+        assert_rows!(start.elapsed() => Duration::ZERO);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn only_a_blocked_write_times_out() {
@@ -200,7 +220,6 @@ mod tests {
             time::sleep(WRITE_TIMEOUT * 2).await;
             far.read_exact(&mut [0; 4]).await.unwrap();
         }
-        let error = near.write_all(b"more than fits").await.unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+        assert_rows!(near.write_all(b"more than fits").await.unwrap_err().kind() => std::io::ErrorKind::TimedOut);
     }
 }

@@ -9,6 +9,7 @@ mod claim;
 
 use std::time::Duration;
 
+use apply::api_error;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::coordination::v1::{Lease as Object, LeaseSpec},
@@ -88,7 +89,8 @@ impl LeaderLease {
                 }
                 Ok(Ok(LeaseOutcome::Conflict)) => {}
                 Ok(Err(error)) => {
-                    warn!(lease = NAME, %error, "failed to acquire the Lease; retrying");
+                    let error = api_error::chain(&error);
+                    warn!(lease = NAME, error, "failed to acquire the Lease; retrying");
                 }
                 Err(_) => {
                     warn!(
@@ -126,7 +128,8 @@ impl LeaderLease {
                     return;
                 }
                 Ok(Err(error)) => {
-                    warn!(lease = NAME, %error, "failed to renew the Lease; retrying");
+                    let error = api_error::chain(&error);
+                    warn!(lease = NAME, error, "failed to renew the Lease; retrying");
                 }
             }
             if renewed + self.period() * 4 <= Instant::now() {
@@ -153,7 +156,10 @@ impl LeaderLease {
         match timeout(self.period(), release).await {
             Ok(Ok(())) => debug!(lease = NAME, "released the Lease"),
             // The Lease expires by itself.
-            Ok(Err(error)) => debug!(lease = NAME, %error, "failed to release the Lease"),
+            Ok(Err(error)) => {
+                let error = api_error::chain(&error);
+                debug!(lease = NAME, error, "failed to release the Lease");
+            }
             Err(_) => debug!(lease = NAME, "failed to release the Lease in time"),
         }
     }
@@ -253,8 +259,7 @@ mod tests {
             let acquired = Instant::now();
             let available = acquired + duration / 6 + Duration::from_secs(outage);
             let lease = lease(duration, available);
-            let lost = timeout(duration * 3, lease.maintain(acquired)).await;
-            assert_eq!(lost.is_err(), is_held, "{outage} s");
+            assert_rows!(timeout(duration * 3, lease.maintain(acquired)).await.is_err() => is_held, "{outage} s");
         }
     }
 

@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-use apply::backoff::WatchBackoff;
+use apply::{api_error, backoff::WatchBackoff};
 
 /// Timeout of one request to the API server.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -83,7 +83,10 @@ fn observe<K: Resource>(
 ) {
     match event {
         Ok(event) => labeled.observe(&event),
-        Err(error) => warn!(%error, "failed to watch the leader label; retrying"),
+        Err(error) => {
+            let error = api_error::chain(&error);
+            warn!(error, "failed to watch the leader label; retrying");
+        }
     }
 }
 
@@ -121,7 +124,7 @@ impl LeaderLabel {
             Ok(Err(error)) => {
                 warn!(
                     pod = self.pod_name,
-                    %error,
+                    error = api_error::chain(&error),
                     "failed to remove the leader label from this pod"
                 );
             }
@@ -169,7 +172,11 @@ impl LeaderLabel {
         match timeout(REQUEST_TIMEOUT, self.set(pod, should)).await {
             Ok(Ok(())) => return true,
             Ok(Err(error)) => {
-                warn!(pod, should, %error, "failed to change the leader label; retrying");
+                let error = api_error::chain(&error);
+                warn!(
+                    pod,
+                    should, error, "failed to change the leader label; retrying"
+                );
             }
             Err(_) => warn!(
                 pod,

@@ -19,4 +19,6 @@ mod tests;
 /// `ca.crt`).
 pub(crate) const CONTENT_CA: &str = "rukpak-ca";
 
+#[cfg(test)]
+pub(crate) use certificate::ServingCertificate;
 pub(crate) use rotation::{CertificateConfig, CertificateManager};

@@ -13,18 +13,10 @@ use manifests::error::chain;
 /// Text that is chosen by a server.
 const REMOTE: &str = "REMOTE";
 
-fn remote() -> String {
-    REMOTE.to_owned()
-}
-
 /// Returns the URL of a redirect as `http_client::Client` reports it in errors.
 fn redirected() -> RedactedUrl {
     let url = Url::parse("https://internal.example.com/REMOTE").unwrap();
     RedactedUrl::from(&url).with_written(Some("https://example.com/a (redirected)".into()))
-}
-
-fn cause() -> Box<dyn std::error::Error + Send + Sync> {
-    REMOTE.into()
 }
 
 fn web_errors() -> Vec<(http_client::Error, &'static str)> {
@@ -39,7 +31,7 @@ fn web_errors() -> Vec<(http_client::Error, &'static str)> {
         not_found
             => "GET https://example.com/a (redirected): unexpected status \"404 Not Found\"; check the address; it may \
                 require credentials";
-        E::Untrusted { url: redirected(), problem: http_client::CertificateProblem::Name, source: Some(cause()) }
+        E::Untrusted { url: redirected(), problem: http_client::CertificateProblem::Name, source: Some(REMOTE.into()) }
             => "the certificate of https://example.com/a (redirected) is for another name; use a name in the \
                 certificate, or reissue it for this name";
         E::TooLarge { url: redirected(), limit: 5 }
@@ -49,21 +41,23 @@ fn web_errors() -> Vec<(http_client::Error, &'static str)> {
 
 fn git_problems() -> Vec<(Problem, &'static str)> {
     Vec::from(::tests::rows![
-        Problem::NoHead { others: vec![remote()] } => "HEAD does not point to a commit; check the name";
-        Problem::NoDirectory { directory: "a".to_owned(), commit: remote(), problem: "the path does not exist", others: vec![remote()] }
+        Problem::NoHead { others: vec![REMOTE.into()] } => "HEAD does not point to a commit; check the name";
+        Problem::NoDirectory {
+            directory: "a".to_owned(), commit: REMOTE.into(), problem: "the path does not exist", others: vec![REMOTE.into()],
+        }
             => "failed to get subdirectory \"a\": the path does not exist; check the name";
-        Problem::TagOfOther { name: remote(), kind: "tree" }
+        Problem::TagOfOther { name: REMOTE.into(), kind: "tree" }
             => "the reference is a tag of a tree, not of a commit; use another tag";
-        Problem::Submodule { path: remote() }
+        Problem::Submodule { path: REMOTE.into() }
             => "a directory is a submodule, and submodules are not fetched; keep the files in this repository, or use \
                 the repository of the submodule";
-        Problem::Name { path: remote(), problem: "is too long" } => "a path is too long; rename it in the repository";
-        Problem::Missing { id: remote() }
+        Problem::Name { path: REMOTE.into(), problem: "is too long" } => "a path is too long; rename it in the repository";
+        Problem::Missing { id: REMOTE.into() }
             => "an object is missing from the response of the server; try again, or check the repository with \"git fsck\"";
-        Problem::HostUnknown { host: "example.com".to_owned(), fingerprint: "SHA256:f".to_owned(), line: remote() }
+        Problem::HostUnknown { host: "example.com".to_owned(), fingerprint: "SHA256:f".to_owned(), line: REMOTE.into() }
             => "example.com is not in known_hosts; if SHA256:f is the fingerprint of its key, add that key to the file of \
              --known-hosts (in a cluster: to ssh-knownhosts)";
-        Problem::Ssh { host: "example.com".to_owned(), source: Some(cause()) }
+        Problem::Ssh { host: "example.com".to_owned(), source: Some(REMOTE.into()) }
             => "failed to communicate with example.com over ssh; try again, or check that an ssh server listens there";
     ])
 }
@@ -82,7 +76,7 @@ fn oci_errors() -> Vec<(oci::Error, &'static str)> {
         oci::select(&labels).unwrap_err()
             => "label operators.operatorframework.io.bundle.manifests.v1 names a path, which is not a directory in an image; \
              build the image with another value";
-        E::NoPlatform { wanted: "linux/s390x".to_owned(), known: Some(remote()) }
+        E::NoPlatform { wanted: "linux/s390x".to_owned(), known: Some(REMOTE.into()) }
             => "the index has no image for \"linux/s390x\"; choose another platform";
     ])
 }
@@ -147,8 +141,7 @@ fn only_remote_texts_are_removed_from_errors() {
         assert_eq!(chain(&error), whole);
         let kind = (error.reason(), error.is_terminal());
         error.withhold();
-        assert_eq!(chain(&error), expected);
-        assert_eq!((error.reason(), error.is_terminal()), kind, "{expected}");
+        assert_rows!((chain(&error), (error.reason(), error.is_terminal())) => (expected, kind));
     }
 }
 

@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn no_path_or_user_can_add_to_the_command() {
         let address = |url: &str| Address::new(&url.parse().unwrap());
-        for (path, command) in ::tests::rows![
+        assert_each!(|path, command| address(&format!("ssh://h/{path}")).unwrap().command => format!("git-upload-pack {command}");
             "org/repo.git" => "'/org/repo.git'";
             "~me/repo" => "'~me/repo'";
             "a%20b" => "'/a b'";
@@ -326,9 +326,7 @@ mod tests {
             "a%27$(id)%60id%60" => "'/a'\\''$(id)`id`'";
             "--upload-pack=x" => "'/--upload-pack=x'";
             "!x" => "'/'\\!'x'";
-        ] {
-            assert_rows!(address(&format!("ssh://h/{path}")).unwrap().command => format!("git-upload-pack {command}"));
-        }
+        );
         for url in
             "ssh://h/a%0aid ssh://h/a%00 ssh://h/%ff ssh://h/ ssh://h ssh://a%0ab@h/r".split(' ')
         {
@@ -336,7 +334,6 @@ mod tests {
         }
         assert_eq!(address("ssh://h/r").unwrap().user, "git");
         let odd = address("ssh://-oProxyCommand=x@[::1]:2222/r").unwrap();
-        assert_eq!(odd.user, "-oProxyCommand=x");
-        assert_eq!((&*odd.host, &*odd.host_and_port()), ("::1", "[::1]:2222"));
+        assert_rows!((&*odd.user, &*odd.host, &*odd.host_and_port()) => ("-oProxyCommand=x", "::1", "[::1]:2222"));
     }
 }

@@ -253,8 +253,7 @@ mod tests {
             &[("ALL_PROXY", "socks5://s"), ("HTTP_PROXY", "a"), ("HTTPS_PROXY", "b")] => (Some("a"), Some("b"));
         ] {
             for (url, host) in [("http://h/x", http), ("https://h/x", https)] {
-                let found = chosen(&proxies(variables), url).unwrap();
-                assert_eq!(found.as_deref(), host, "{variables:?}");
+                assert_rows!(chosen(&proxies(variables), url).unwrap().as_deref() => host, "{variables:?}");
             }
         }
     }
@@ -310,8 +309,7 @@ mod tests {
         assert!(proxies.names_any() && !Proxies::of_cluster("", " ", "x").names_any());
         assert!(matches!(chosen(&proxies, "http://h/"), Ok(None)));
         let text = chosen(&proxies, "https://h/").unwrap_err().to_string();
-        ::tests::assert_has(&text, "httpsProxy");
-        assert!(!text.contains("word"), "{text}");
+        assert_rows!(text.contains("httpsProxy") && !text.contains("word") => true, "{text}");
     }
 
     #[test]
@@ -327,8 +325,7 @@ mod tests {
             let proxies = proxies(&[(variable, value), ("NO_PROXY", "direct,10.0.0.0/8")]);
             assert!(!format!("{proxies:?}").contains("word"));
             for url in ["http://direct/", "https://10.0.0.1/", "https://localhost/"] {
-                let is_direct = matches!(chosen(&proxies, url), Ok(None));
-                assert!(is_direct, "{variable} {url}");
+                assert_rows!(matches!(chosen(&proxies, url), Ok(None)) => true, "{variable} {url}");
             }
             for (url, fails) in ["http://h/", "https://h/"].into_iter().zip(fails) {
                 let outcome = chosen(&proxies, url);

@@ -59,8 +59,7 @@ mod tests {
         for (attempts, longest) in rows.into_iter().chain([(u32::MAX, 60.0)]) {
             for _ in 0..100 {
                 let seconds = delay(&timeouts, attempts, None).as_secs_f64();
-                let range = longest / 2.0..=longest;
-                assert!(range.contains(&seconds), "{attempts}: {seconds}");
+                assert_rows!((longest / 2.0..=longest).contains(&seconds) => true, "{attempts}: {seconds}");
             }
         }
     }

@@ -25,7 +25,6 @@ fn read(value: &Value, kind: Option<&str>) -> Result<Document, Error> {
     Document::read(value.to_string().as_bytes(), kind)
 }
 
-/// Describes the result in one line.
 fn outcome(value: &Value, kind: Option<&str>) -> String {
     match read(value, kind) {
         Ok(Document::Manifest(manifest)) => format!("image of {} layers", manifest.layers.len()),
@@ -127,8 +126,8 @@ fn index(entries: &[Value]) -> Index {
 
 #[test]
 fn index_yields_one_image_per_platform_and_no_attestation() {
-    let cases: [(&[&str], Option<&str>, &str); 15] = ::tests::rows![
-        &["linux/s390x", "linux/amd64"], None => "linux/amd64";
+    for (platforms, platform, expected) in ::tests::rows![
+        &["linux/s390x", "linux/amd64"][..], None => "linux/amd64";
         &["linux/s390x", "linux/arm64"], None => "linux/s390x";
         &["unknown/unknown", "linux/arm64/v8"], None => "linux/arm64/v8";
         &["unknown/unknown"], None => "the index has no image";
@@ -144,8 +143,7 @@ fn index_yields_one_image_per_platform_and_no_attestation() {
         &[""], Some("linux/s390x") => "";
         &["linux/amd64"], Some("amd64") => "no image for \"amd64\"";
         &["unknown/unknown"], Some("unknown/unknown") => "no image for";
-    ];
-    for (platforms, platform, expected) in cases {
+    ] {
         let entries: Vec<_> = platforms.iter().map(|platform| on(platform)).collect();
         let found = match index(&entries).choose(platform) {
             Ok(entry) => {
@@ -164,8 +162,8 @@ fn index_yields_one_image_per_platform_and_no_attestation() {
 #[test]
 fn labels_select_the_directories_that_are_read() {
     let usual = ["manifests", "metadata", "tests"];
-    let cases: [(Value, &[&str]); 10] = ::tests::rows![
-        json!({}) => &usual;
+    for (config, expected) in ::tests::rows![
+        json!({}) => &usual[..];
         json!({"config": null}) => &usual;
         // The database has the same catalog as the configs, in an older format.
         json!({"config": {"Labels": {CONFIGS: "/configs", DATABASE: "/configs/index.db"}}}) => &["configs"];
@@ -176,8 +174,7 @@ fn labels_select_the_directories_that_are_read() {
         json!({"config": {"Labels": {CONFIGS: "/configs", BUNDLE: "manifests/"}}}) => &["configs"];
         json!({"config": {"Labels": {DATABASE: "/database/index.db"}}}) => &["database/index.db"];
         json!({"config": {"Labels": {BUNDLE: ""}}}) => &usual;
-    ];
-    for (config, expected) in cases {
+    ] {
         let labels = labels(config.to_string().as_bytes()).unwrap();
         let expected = expected.iter().map(|&path| path.to_owned()).collect();
         assert_eq!(select(&labels), Ok(Selection::Only(expected)), "{config}");

@@ -94,12 +94,9 @@ mod tests {
             vec![r#"Basic realm="x", Bearer realm="unclosed"#] => Some(Challenge::Basic);
             vec![] => None;
         );
-        for header in "Bearer|Bearer service=x|Negotiate||,,, ,|=|\""
-            .split('|')
-            .chain([&*long, &many])
-        {
-            assert_eq!(chosen(&[header]), None, "{header:?}");
-        }
+        let others = "Bearer|Bearer service=x|Negotiate||,,, ,|=|\"".split('|');
+        let mut others = others.chain([&*long, &many]);
+        assert_eq!(others.find(|header| chosen(&[header]).is_some()), None);
         let odd = HeaderValue::from_bytes(b"Basic realm=\"\xff\xfe\"").unwrap();
         assert_rows!(choose(&[(WWW_AUTHENTICATE, odd)].into_iter().collect()) => None);
     }

@@ -126,8 +126,7 @@ mod tests {
         let others = ::tests::pairs("sha256 sha384, sha256 sha512, sha256: md5:, e é");
         let others: Vec<_> = others.map(|(from, to)| sha256.replace(from, to)).collect();
         let bad = ["", "sha256:", "sha256:abc", &sha256.to_uppercase()];
-        for text in bad.into_iter().chain(others.iter().map(String::as_str)) {
-            assert!(Checksum::parse(text, "x").is_err(), "{text}");
-        }
+        let mut bad = bad.into_iter().chain(others.iter().map(String::as_str));
+        assert_eq!(bad.find(|text| Checksum::parse(text, "x").is_ok()), None);
     }
 }

@@ -235,6 +235,7 @@ impl<R: Read> TarBlocks<R> {
             (true, _) => Ok(Some(header)),
             (false, 0) => Err(Error::NotArchive {
                 found: detect_format(header.as_bytes(), self.wrapping),
+                remedy: "pack the bundle with \"tar czf\"",
             }),
             (false, _) if count < BLOCK => Err(Error::Truncated { at }),
             (false, _) => Err(Error::Corrupt {

@@ -64,8 +64,7 @@ fn two_instances() -> Two {
     let change = cache.set_watched("till", None, &objects);
     let [scope] = <[_; 1]>::try_from(change.started).unwrap();
     let change = cache.set_watched("shelf", None, &desired(&[(CONFIG_MAP, "shelf-a")]));
-    let expected = Change::default();
-    assert_eq!(change, expected, "the watch of the first serves the second");
+    assert_rows!(change => Change::default(), "the watch of the first serves the second");
     let listing = vec![
         observed("till", "till-a", 1, A),
         observed("till", "till-b", 2, A),
@@ -127,18 +126,13 @@ fn each_kind_is_watched_once_while_it_is_desired() {
     let change = cache.set_watched("shelf", None, &one);
     let stopped = change.stopped.iter().map(|scope| &*scope.resource.kind);
     assert_eq!(stopped.collect::<Vec<_>>(), ["Deployment"]);
-    assert_eq!(cache.forget("till"), []);
-    assert_eq!(cache.forget("shelf").len(), 1);
-    assert_eq!(cache.forget("shelf"), []);
+    assert_rows!(["till", "shelf", "shelf"].map(|name| cache.forget(name).len()) => [0, 1, 0]);
     assert!(cache.tables.is_empty() && cache.instances.is_empty());
 }
 
 #[test]
 fn each_account_has_one_watch_per_namespace() {
-    let account = Account {
-        name: "installer".to_owned(),
-        namespace: "shop".to_owned(),
-    };
+    let account = crate::tests::account("installer", "shop");
     let mut objects = desired(&[(CONFIG_MAP, "a")]);
     objects.extend([watched(CONFIG_MAP, "store", "a"), watched(CRD, "", "a")]);
     let mut cache = InformerCache::default();
@@ -146,12 +140,8 @@ fn each_account_has_one_watch_per_namespace() {
     let change = cache.set_watched("till", Some(&account), &objects);
     let mut texts: Vec<_> = change.started.iter().map(ToString::to_string).collect();
     texts.sort();
-    let expected = [
-        "configmaps of namespace shop",
-        "configmaps of namespace store",
-        "customresourcedefinitions.apiextensions.k8s.io",
-    ];
-    assert_eq!(texts, expected);
+    let expected = "configmaps of namespace shop, configmaps of namespace store, customresourcedefinitions.apiextensions.k8s.io";
+    assert_eq!(texts.join(", "), expected);
     let all = "core.rukpak.io/owner-kind=BundleInstance";
     assert_rows! {
         change.started[0].selector() => format!("{all},core.rukpak.io/owner-name=till");
@@ -167,9 +157,8 @@ fn full_objects_are_read_only_for_kinds_with_health_rules() {
         found.unwrap().0.depth
     };
     let mut objects = desired(&[(CONFIG_MAP, "a"), (DEPLOYMENT, "a"), (TILL, "a")]);
-    assert_eq!(depth(&objects, "ConfigMap"), Depth::Metadata);
-    assert_eq!(depth(&objects, "Deployment"), Depth::HealthView);
-    assert_eq!(depth(&objects, "Till"), Depth::Metadata);
+    let depths = ["ConfigMap", "Deployment", "Till"].map(|kind| depth(&objects, kind));
+    assert_rows!(depths => [Depth::Metadata, Depth::HealthView, Depth::Metadata]);
     objects.extend([watched(CRD, "", "tills.example.com")]);
     assert_eq!(depth(&objects, "Till"), Depth::HealthView);
 }
@@ -210,8 +199,7 @@ fn only_relevant_changes_wake_only_their_instance() {
         let mut changed = base();
         change(&mut changed.1);
         let expected: &[_] = if wakes_up { &["till"] } else { &[] };
-        let found = two.cache.seen(&two.scope, changed);
-        assert_eq!(found, wakes(expected), "{name}");
+        assert_rows!(two.cache.seen(&two.scope, changed) => wakes(expected), "{name}");
     }
     assert_eq!(two.observed("other", "y", 20, A), wakes(&[]));
     // Another client sets the label of the instance on its own object.
@@ -244,8 +232,7 @@ fn relist_wakes_only_instances_with_changes() {
     assert_eq!(two.listed(same()), wakes(&[]));
     let mut other = same();
     other[0].1.fields = None;
-    assert_eq!(two.listed(other), wakes(&["till"]));
-    assert_eq!(two.listed(same().split_off(2)), wakes(&["till"]));
+    assert_rows!([two.listed(other), two.listed(same().split_off(2))] => [wakes(&["till"]), wakes(&["till"])]);
     assert_eq!(names(&two.cache.view("till")), [] as [&str; 0]);
 }
 
@@ -258,12 +245,10 @@ fn own_writes_are_visible_before_the_watch_event() {
     };
     assert_eq!(cached(&two.cache).fields, Some(B.parse().unwrap()));
     // Events from before the write are outdated.
-    assert_eq!(two.observed("till", "till-a", 9, A), wakes(&[]));
-    assert_eq!(two.deleted("till", "till-a", 9, A), wakes(&[]));
+    assert_rows!([two.observed("till", "till-a", 9, A), two.deleted("till", "till-a", 9, A)] => [wakes(&[]), wakes(&[])]);
     assert_eq!(cached(&two.cache).fields, Some(B.parse().unwrap()));
     // The event of the write confirms it and wakes no instance.
-    assert_eq!(two.observed("till", "till-a", 10, B), wakes(&[]));
-    assert_eq!(two.cache.expire(note), wakes(&[]));
+    assert_rows!([two.observed("till", "till-a", 10, B), two.cache.expire(note)] => [wakes(&[]), wakes(&[])]);
     assert_eq!(cached(&two.cache).fields, Some(B.parse().unwrap()));
 }
 
@@ -291,8 +276,7 @@ fn write_without_a_watch_event_expires() {
     let first = two.applied("till", "till-a", 10, B).unwrap();
     let second = two.applied("till", "till-a", 11, A).unwrap();
     // A list does not confirm the write: it may have started earlier.
-    let found = two.listed(vec![observed("shelf", "shelf-a", 3, A)]);
-    assert_eq!(found, wakes(&["till"]));
+    assert_rows!(two.listed(vec![observed("shelf", "shelf-a", 3, A)]) => wakes(&["till"]));
     assert_eq!(names(&two.cache.view("till")), ["till-a"]);
     assert_eq!(two.cache.expire(first), wakes(&[]), "there is a later one");
     assert_eq!(two.cache.expire(second), wakes(&["till"]));
@@ -309,10 +293,8 @@ fn applied_object_does_not_keep_its_earlier_health() {
     let mut update = applied("a", 5, B);
     let update = BTreeMap::from([(id.clone(), update.pop_first().unwrap().1)]);
     cache.record_applied("till", &update).unwrap();
-    let expected = Health::InProgress("was just applied".to_owned());
-    assert_eq!(cache.view("till").objects[&id].health, expected);
-    let found = cache.seen(&change.started[0], observed("till", "a", 5, B));
-    assert_eq!(found, wakes(&["till"]));
+    assert_rows!(cache.view("till").objects[&id].health => Health::InProgress("was just applied".to_owned()));
+    assert_rows!(cache.seen(&change.started[0], observed("till", "a", 5, B)) => wakes(&["till"]));
     assert_eq!(cache.view("till").objects[&id].health, Health::Current);
 }
 
@@ -320,11 +302,9 @@ fn applied_object_does_not_keep_its_earlier_health() {
 fn watch_failure_wakes_once_and_refusal_drops_the_data() {
     let mut two = two_instances();
     let all = ["shelf", "till"];
-    assert_eq!(two.failed("slow", Staleness::Stale), wakes(&all));
-    assert_eq!(two.failed("slow", Staleness::Stale), wakes(&[]));
+    assert_rows!([(); 2].map(|()| two.failed("slow", Staleness::Stale)) => [wakes(&all), wakes(&[])]);
     let view = two.cache.view("till");
-    assert_rows!((names(&view), view.synced) => (vec!["till-a", "till-b"], true));
-    assert_eq!(view.failing, ["slow"]);
+    assert_rows!((names(&view), view.synced, &view.failing) => (vec!["till-a", "till-b"], true, &vec!["slow".to_owned()]));
     assert_eq!(two.cache.failing(), slice::from_ref(&two.scope));
 
     assert_eq!(two.failed("forbidden", Staleness::Lost), wakes(&all));

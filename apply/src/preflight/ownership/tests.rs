@@ -79,10 +79,12 @@ fn holder_is_read_from_the_metadata() {
 }
 
 #[test]
-fn owned_released_and_adopted_objects_are_allowed() {
+fn existing_objects_are_allowed_for_their_owner_or_adopter() {
     let crd = &step("apiextensions.k8s.io/v1", "CustomResourceDefinition", "a.b");
     let config = &step("v1", "ConfigMap", "settings");
     let deployment = &step("apps/v1", "Deployment", "etcd");
+    let adopt = |object: ObjectMeta| with!(object => annotations: adopted("etcd").annotations);
+    let now = Some(Time(jiff::Timestamp::UNIX_EPOCH));
     assert_decisions(::tests::rows![
         crd, live(json!({"managedFields": [{"manager": "rukpak", "operation": "Apply"}]})) => "Allowed";
         crd, labeled("etcd") => "Allowed";
@@ -90,27 +92,13 @@ fn owned_released_and_adopted_objects_are_allowed() {
         config, adopted("other") => "Conflict(*kubectl annotate configmaps/settings -n operators core.rukpak.io/adopt=etcd*";
         deployment, live(json!({})) => "Conflict(*is not managed by a BundleInstance*\
             kubectl annotate deployments.apps/etcd -n operators core.rukpak.io/adopt=etcd*";
-    ]);
-}
-
-#[test]
-fn adopt_annotation_does_not_override_a_controller() {
-    let config = &step("v1", "ConfigMap", "settings");
-    let adopt = |object: ObjectMeta| with!(object => annotations: adopted("etcd").annotations);
-    assert_decisions(::tests::rows![
+        // The annotation does not override a controller.
         config, adopt(labeled("other")) => "Conflict(*owned by BundleInstance other*delete that*";
         config, labeled("deleted") => "Conflict(*BundleInstance deleted, which no longer exists*adopt=etcd*";
         config, adopt(labeled("deleted")) => "Allowed";
         config, adopt(live(json!({"ownerReferences": controlled("ReplicaSet", "web", "another")})))
             => "Conflict(*controlled by ReplicaSet web*";
-    ]);
-}
-
-#[test]
-fn terminating_object_is_a_conflict_until_it_is_deleted() {
-    let config = &step("v1", "ConfigMap", "settings");
-    let now = Some(Time(jiff::Timestamp::UNIX_EPOCH));
-    assert_decisions(::tests::rows![
+        // A terminating object is a conflict until it is deleted.
         config, with!(adopted("etcd") => deletion_timestamp: now) => "Terminating(*is being deleted*";
         config, live(json!({"ownerReferences": controlled("BundleInstance", "etcd", "another")}))
             => "Terminating(*an earlier BundleInstance of the same name*";

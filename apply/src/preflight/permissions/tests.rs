@@ -1,17 +1,11 @@
-use k8s_openapi::api::{authorization::v1::SubjectRulesReviewStatus, rbac::v1::PolicyRule};
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 
-use super::manifest;
-use std::collections::{BTreeMap, BTreeSet};
-
-use manifests::api::rbac::{self, Permission, Rule, expand};
-
-use crate::account::Account;
+use super::*;
 
 fn held(rules: &Value, urls: &Value) -> Vec<Rule> {
     let review = json!({"resourceRules": rules, "nonResourceRules": urls, "incomplete": false});
-    let status: SubjectRulesReviewStatus = serde_json::from_value(review).unwrap();
-    Rule::from_review(status)
+    Rule::from_review(serde_json::from_value(review).unwrap())
 }
 
 fn rules(rules: Value) -> Vec<PolicyRule> {
@@ -72,8 +66,7 @@ fn rules_are_expanded_within_a_limit() {
     ]));
     let mut left = 6;
     let expected = permissions("a get, apps:a get, b#x get, b#y get, url:/u get");
-    assert_eq!(expand(&rules, &mut left), Some(expected));
-    assert_eq!(left, 0);
+    assert_eq!((expand(&rules, &mut left), left), (Some(expected), 0));
     assert_eq!(expand(&rules, &mut 5), None);
     let list: Vec<String> = (0..100_000).map(|n| n.to_string()).collect();
     let fields = "apiGroups resources resourceNames verbs nonResourceURLs".split(' ');
@@ -83,10 +76,7 @@ fn rules_are_expanded_within_a_limit() {
 
 #[test]
 fn missing_permissions_are_formatted_as_a_manifest() {
-    let account = Account {
-        name: "installer".to_owned(),
-        namespace: "tenant".to_owned(),
-    };
+    let account = crate::tests::account("installer", "tenant");
     let missing = BTreeMap::from(::tests::rows![
         None => permissions("nodes get, nodes list, apps:nodes list, rbac.authorization.k8s.io:clusterroles#a patch");
         Some("tenant") => permissions("configmaps#b get, configmaps get, nodes get, secrets get, url:/metrics get");
@@ -125,6 +115,5 @@ fn many_names_become_one_rule_and_the_text_is_bounded() {
     let missing = names.iter();
     let missing = missing.map(|name| (Some(name.as_str()), permissions("configmaps#a get")));
     let text = manifest::format_manifest(&missing.collect(), None, "etcd", "rukpak-system");
-    assert!(text.len() < 17 << 10, "{}", text.len());
-    assert_rows!(text.ends_with("listed after this manifest is applied") => true, "{text}");
+    assert_rows!((text.len() < 17 << 10, text.ends_with("listed after this manifest is applied")) => (true, true), "{text}");
 }

@@ -59,18 +59,16 @@ fn bundle_ahead_is_reachable_and_supports_the_next_release() {
 
 #[test]
 fn ahead_uses_the_followed_channel() {
-    let channels = [
-        ("stable", "2.0.0"),
-        ("old", "1.0.0 1.1.0<1.0.0"),
-        ("fast", "1.0.0 1.3.0<1.0.0"),
-    ];
-    let package = limited(&channels, &[]);
+    let (old, fast) = ("1.0.0 1.1.0<1.0.0", "1.0.0 1.3.0<1.0.0");
+    let package = limited(&[("stable", "2.0.0"), ("old", old), ("fast", fast)], &[]);
     let of = |channel| found(&package, "1.0.0", with!(Request, channel));
-    assert_eq!(of(Some("old")).as_deref(), Some("old 1.1.0"));
-    assert_eq!(of(Some("stable")), None);
-    assert_eq!(of(Some("none")), None);
-    // The default channel does not contain the bundle.
-    assert_eq!(of(None).as_deref(), Some("fast 1.3.0"));
+    assert_each!(|channel, expected| of(channel).as_deref() => expected;
+        Some("old") => Some("old 1.1.0");
+        Some("stable") => None;
+        Some("none") => None;
+        // The default channel does not contain the bundle.
+        None => Some("fast 1.3.0");
+    );
     // If the default channel is followed, nothing is ahead.
     let (installed, offers) = (installed("1.0.0"), [offer("c", 0, &package)]);
     let found = ahead(&after(&installed), ChannelScope::Default, NEXT, &offers);
@@ -112,8 +110,7 @@ fn unavailable_catalog_makes_ahead_unknown() {
     ] {
         let installed = with!(Installed, catalog: own.map(str::to_owned); ..installed("1.0.0"));
         let found = described(ahead(&after(&installed), followed, NEXT, &offers));
-        let actual = found.as_deref();
-        assert_eq!(actual, expected, "{followed:?} {own:?} {offers:?}");
+        assert_rows!(found.as_deref() => expected, "{followed:?} {own:?} {offers:?}");
     }
     let found = ahead(&Request::default(), any, NEXT, &[full]);
     assert_eq!(described(found), None, "nothing is installed");

@@ -32,14 +32,9 @@ fn catalogs_are_ordered_by_priority_and_name() {
 
 #[test]
 fn catalog_of_the_installed_bundle_is_authoritative() {
-    let [chain, other, leads, leads_higher, newer] = [
-        CHAIN,
-        "5.0.0 6.0.0<5.0.0",
-        "1.5.0~<1.5.0",
-        "7.0.0~<7.0.0",
-        "1.1.0 1.9.0<1.1.0",
-    ]
-    .map(|entries| package("stable", &[("stable", entries)]));
+    let stable = |entries| package("stable", &[("stable", entries)]);
+    let [chain, other, newer] = [CHAIN, "5.0.0 6.0.0<5.0.0", "1.1.0 1.9.0<1.1.0"].map(stable);
+    let [leads, leads_higher] = ["1.5.0~<1.5.0", "7.0.0~<7.0.0"].map(stable);
     let absent = answer("own", 0, CatalogAnswer::NotFound);
     for (installed_from, offers, chosen) in ::tests::rows![
         "", vec![offer("other", 9, &other), offer("known", 0, &chain)] => "upgrade 1.2.0";
@@ -87,10 +82,7 @@ fn dead_end_names_channels_with_an_upgrade() {
         Some("a") => "channel a has no upgrade from 1.0.0";
     ] {
         let request = with!(Request, installed: Some(&at), channel);
-        let Outcome::NoUpgrade(reason) = decide(&request, &package).verdict else {
-            panic!("{channel:?}");
-        };
-        assert_eq!(reason, expected);
+        assert_rows!(decide(&request, &package).verdict => Outcome::NoUpgrade(expected.to_owned()));
     }
 }
 
@@ -137,19 +129,14 @@ fn unavailable_catalog_causes_no_downgrade() {
     ] {
         let from = installed.map(from);
         let decision = choose(&with!(Request, installed: from.as_ref()), &offers);
-        let names: Vec<_> = decision
-            .unavailable
-            .iter()
-            .map(|catalog| catalog.catalog.as_str())
-            .collect();
-        let found = (&*short(&decision), &*names);
-        assert_eq!(found, (chosen, unasked), "{installed:?} {offers:?}");
-        for offer in offers.iter().filter(|offer| names.contains(&offer.catalog)) {
-            let is_pending = matches!(offer.answer, CatalogAnswer::Pending);
-            let mut found = decision.unavailable.iter();
-            assert!(found.any(
-                |catalog| catalog.catalog == offer.catalog && catalog.is_pending == is_pending
-            ));
+        let unavailable = decision.unavailable.iter();
+        let names: Vec<&str> = unavailable.map(|catalog| &*catalog.catalog).collect();
+        assert_rows!((&*short(&decision), &*names) => (chosen, unasked), "{installed:?} {offers:?}");
+        for catalog in &decision.unavailable {
+            let mut offers = offers.iter();
+            let offer = offers.find(|offer| offer.catalog == catalog.catalog);
+            let is_pending = matches!(offer.unwrap().answer, CatalogAnswer::Pending);
+            assert_eq!(catalog.is_pending, is_pending);
         }
         if let Outcome::NoCandidate(reason) | Outcome::NoUpgrade(reason) = &decision.verdict {
             assert!(::tests::table::matches(pattern, reason), "{reason}");

@@ -38,8 +38,7 @@ fn many_bundles_are_evaluated_in_bounded_time() {
     for entry in &mut package.channels.get_mut("all").unwrap().entries {
         entry.skip_range = Some(format!("<{}", entry.name));
     }
-    let found = short(&answer(&package, &upgrade));
-    assert_eq!(found, "upgrade 49999.0.0");
+    assert_rows!(short(&answer(&package, &upgrade)) => "upgrade 49999.0.0");
 }
 
 #[test]
@@ -52,29 +51,11 @@ fn list_of_channels_is_bounded() {
 }
 
 #[test]
-fn cycles_and_self_replacement_have_no_effect() {
-    let packages = "1.0.0<1.0.0|1.0.0<1.1.0 1.1.0<1.0.0|1.0.0-1.0.0~>=0.0.0|1.1.0<1.0.0 1.0.0<1.1.0-1.1.0~<2.0.0";
-    for entries in packages.split('|') {
-        let package = package("all", &[("all", entries)]);
-        let mut at = installed("1.0.0");
-        for _ in 0..3 {
-            match answer(&package, &after(&at)).verdict {
-                Outcome::Upgrade(choice) => at = installed(&choice.name),
-                _ => break,
-            }
-        }
-        let last = answer(&package, &after(&at));
-        assert_eq!(short(&last), "no upgrade", "{entries}");
-    }
-}
-
-#[test]
 fn many_long_ranges_take_bounded_time() {
     let mut package = many(300, |_| "all".into());
     let range = vec!["9999999.0.0"; 3_000].join(" || ") + " || 1.0.0";
     for entry in &mut package.channels.get_mut("all").unwrap().entries {
         entry.skip_range = Some(range.clone());
     }
-    let found = short(&answer(&package, &after(&installed("1.0.0"))));
-    assert_eq!(found, "upgrade 299.0.0");
+    assert_rows!(short(&answer(&package, &after(&installed("1.0.0")))) => "upgrade 299.0.0");
 }

@@ -42,8 +42,7 @@ fn override_applies_to_its_image_and_constraint_with_a_warning() {
             let (openshift, kubernetes) = (Some("4.13.2".parse().unwrap()), Some(&kubernetes));
             let request = with!(Request, installed, openshift, kubernetes, overrides: &overrides);
             let decision = decide(&request, &package);
-            let expected = if is_chosen { chosen } else { other };
-            assert_eq!(short(&decision), expected, "{overrides:?}");
+            assert_rows!(short(&decision) => if is_chosen { chosen } else { other }, "{overrides:?}");
             let warned = warned.iter();
             let warned = warned.map(|warning| format!("bundle 1.2.0 {warning} (overridden)"));
             assert_eq!(decision.warnings, warned.collect::<Vec<_>>());

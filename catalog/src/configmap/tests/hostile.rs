@@ -30,16 +30,14 @@ fn expansion_beyond_the_limit_is_rejected() {
     let name = |at| format!("a{at}");
     let chain = list(0..999, |at| csv(&name(at + 1), "1.0.0", &replaces(at)));
     let packages = list(0..1000, |at| channels(&format!("p{at}"), 1, &name(at)));
-    for (crds, csvs, packages, problem) in ::tests::rows![
+    assert_each!(|crds, csvs, packages, problem| read(&data(crds, &csvs, &packages)).unwrap_err() => has problem;
         &*large, owning, packages => "more than 268435456 bytes";
         CRD, chain, channels("p", 1000, "a999") => "channel entries";
-    ] {
-        has(read(&data(crds, &csvs, &packages)).unwrap_err(), problem);
-    }
+    );
     // YAML aliases.
     let bomb = list(0..29, |at| format!("- &a{} [*a{at}, *a{at}]\n", at + 1));
-    let error = read(&data(&format!("- &a0 [x]\n{bomb}"), "", ""));
-    assert!(matches!(error, Err(Error::Yaml { .. })), "{error:?}");
+    let read = read(&data(&format!("- &a0 [x]\n{bomb}"), "", ""));
+    assert!(matches!(read, Err(Error::Yaml { .. })), "{read:?}");
 }
 
 /// Every ConfigMap repeats a long value many times.
@@ -97,8 +95,7 @@ fn one_mebibyte_of_small_entries_is_a_catalog() {
         format!("- {{packageName: p{at}, channels: {channels}}}\n")
     });
     let map = read(&data("", &csvs, &packages)).unwrap();
-    assert_eq!(map.paths().len(), most);
-    assert_eq!(map.left_out().len(), 1001);
+    assert_eq!((map.paths().len(), map.left_out().len()), (most, 1001));
     assert_eq!(map.left_out().last().unwrap(), "and 7000 more");
 }
 

@@ -22,10 +22,10 @@ fn fuzz_catalogs_always_get_an_answer() {
         let mut documents = sound();
         let entry = json!({"name": "foo.v0.3.0", "skips": ["foo.v0.2.0"], "skipRange": "<0.3.0"});
         documents.push(beta(&json!([entry])));
-        documents.push(
-            json!({"schema": "olm.deprecations", "package": "foo", "entries": [
-            {"reference": {"schema": "olm.bundle", "name": "foo.v0.1.0"}, "message": "m"}]}),
-        );
+        let deprecated =
+            json!({"reference": {"schema": "olm.bundle", "name": "foo.v0.1.0"}, "message": "m"});
+        documents
+            .push(json!({"schema": "olm.deprecations", "package": "foo", "entries": [deprecated]}));
         documents[4]["properties"].as_array_mut().unwrap().extend([
             json!({"type": "olm.csv.metadata", "value": {"minKubeVersion": "1.20.0", "annotations": {"a": "b"}}}),
             json!({"type": "olm.bundle.object", "value": {"data": "a2luZDogeA=="}}),

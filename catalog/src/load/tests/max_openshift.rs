@@ -1,6 +1,9 @@
 //! The max OpenShift version that bundles of a catalog declare.
 
-use super::{facts::with, *};
+use super::{
+    facts::{last, with},
+    *,
+};
 use crate::finding::Level;
 
 const PROPERTY: &str = "olm.maxOpenShiftVersion";
@@ -9,8 +12,8 @@ const ANNOTATION: &str = "operators.coreos.com/maxOpenShiftVersion";
 /// Returns the release that `foo.v0.3.0` declares, and the messages of findings.
 fn declared(catalog: &Catalog) -> (Option<String>, Vec<String>) {
     assert!(catalog.is_valid(), "{:?}", catalog.findings);
-    let declared = &catalog.packages["foo"].bundles["foo.v0.3.0"].max_openshift;
-    let release = declared.as_ref().and_then(MaxOpenShiftVersion::release);
+    let declared = last(catalog).max_openshift.as_ref();
+    let release = declared.and_then(MaxOpenShiftVersion::release);
     let release = release.map(|release| release.to_string());
     let findings = catalog.findings.iter();
     let messages = findings.map(|finding| finding.message.clone());
@@ -35,10 +38,9 @@ fn every_spelling_in_a_catalog_declares_max_openshift() {
         ("olm.properties", list.to_string()),
         ("operatorframework.io/properties", installed),
     ] {
-        let annotations = json!({annotation: text});
-        let metadata = json!({"type": "olm.csv.metadata", "value": {"annotations": annotations}});
-        let csv =
-            json!({"kind": "ClusterServiceVersion", "metadata": {"annotations": annotations}});
+        let annotations = json!({"annotations": {annotation: text}});
+        let metadata = json!({"type": "olm.csv.metadata", "value": annotations});
+        let csv = json!({"kind": "ClusterServiceVersion", "metadata": annotations});
         let yaml = manifests::yaml::to_string(&csv).unwrap();
         for (place, property) in ::tests::rows![
             "the metadata" => metadata;
@@ -57,8 +59,7 @@ fn every_spelling_in_a_catalog_declares_max_openshift() {
     properties.extend([metadata, object(&csv.to_string())]);
     catalogs.push(("metadata and a manifest".to_owned(), catalog_of(&documents)));
     for (form, catalog) in catalogs {
-        let expected = (Some("4.8".to_owned()), vec![]);
-        assert_eq!(declared(&catalog), expected, "{form}");
+        assert_rows!(declared(&catalog) => (Some("4.8".to_owned()), vec![]), "{form}");
     }
 }
 
@@ -92,17 +93,14 @@ fn invalid_max_openshift_is_a_warning_with_its_line() {
             => "max OpenShift version is 4.8 (catalog properties)".to_owned();
     ] {
         let catalog = yaml(&bundle);
-        let (found, findings) = declared(&catalog);
-        assert_eq!(found.as_deref(), release, "{bundle}");
-        let [finding] = &findings[..] else {
-            panic!("{bundle}: {findings:?}");
+        assert_eq!(declared(&catalog).0.as_deref(), release, "{bundle}");
+        let [finding] = &catalog.findings[..] else {
+            panic!("{bundle}: {:?}", catalog.findings);
         };
-        let message = format!("bundle \"foo.v0.3.0\": {message}");
-        assert!(finding.starts_with(&message), "{finding}");
-        let finding = &catalog.findings[0];
-        assert_eq!(finding.level, Level::Warning);
-        assert_eq!(finding.file.as_deref(), Some("foo/c.yaml"));
-        assert_eq!(finding.line, Some(line), "{bundle}");
+        let start = format!("bundle \"foo.v0.3.0\": {message}");
+        starts(&finding.message, &start);
+        let place = (finding.level, finding.file.as_deref(), finding.line);
+        assert_rows!(place => (Level::Warning, Some("foo/c.yaml"), Some(line)), "{bundle}");
     }
     // JSON, over several lines.
     let mut documents = sound();

@@ -32,6 +32,5 @@ invalid index:
     );
     // An error that ends opm's checks is reported alone.
     documents.push(package("bar", "x"));
-    let actual = catalog_of(&documents).as_opm().unwrap();
-    assert_eq!(actual, "duplicate package \"bar\"");
+    assert_rows!(catalog_of(&documents).as_opm().unwrap() => "duplicate package \"bar\"");
 }

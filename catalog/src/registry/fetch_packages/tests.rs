@@ -42,18 +42,14 @@ fn filled(served: proto::Bundle) -> Bundle {
 
 #[test]
 fn bundles_without_a_csv_are_readable() {
-    for (csv, media_type) in [
-        (CSV, None),
-        ("", None),
-        (CSV, Some(REGISTRY_V1)),
-        ("", Some(REGISTRY_V1)),
-        ("", Some(PLAIN_V0)),
-        (CSV, Some(PLAIN_V0)),
-        ("", Some("helm")),
-    ] {
-        let properties = media_type
-            .map(|media_type| property("olm.bundle.mediatype", &format!("{media_type:?}")));
-        let bundle = filled(served_bundle(csv, properties.into_iter().collect()));
+    let types = [None, Some(REGISTRY_V1), Some(PLAIN_V0), Some("helm")];
+    for (csv, media_type) in [CSV, ""]
+        .into_iter()
+        .flat_map(|csv| types.map(|media_type| (csv, media_type)))
+    {
+        let property = |text| property("olm.bundle.mediatype", &format!("{text:?}"));
+        let properties = media_type.map(property).into_iter().collect();
+        let bundle = filled(served_bundle(csv, properties));
         assert_eq!(bundle.invalid_properties, None, "{media_type:?}");
         assert_eq!(bundle.media_type.as_deref(), media_type);
         let min_kube = (!csv.is_empty()).then_some("1.25.0");
@@ -64,8 +60,8 @@ fn bundles_without_a_csv_are_readable() {
 #[test]
 fn served_csv_declares_max_openshift() {
     let csv = |annotations: serde_json::Value| {
-        json!({"kind": "ClusterServiceVersion", "metadata": {"annotations": annotations}})
-            .to_string()
+        let metadata = json!({"annotations": annotations});
+        json!({"kind": "ClusterServiceVersion", "metadata": metadata}).to_string()
     };
     let annotation = "operators.coreos.com/maxOpenShiftVersion";
     let max = |value: &str| vec![property("olm.maxOpenShiftVersion", value)];
@@ -78,8 +74,7 @@ fn served_csv_declares_max_openshift() {
             => Some("max OpenShift version cannot be determined: 4.8 is not a string, and annotations must be strings");
     ] {
         let declared = filled(served_bundle(&csv, properties)).max_openshift;
-        let declared = declared.map(|declared| declared.text());
-        assert_eq!(declared.as_deref(), expected, "{csv}");
+        assert_rows!(declared.map(|declared| declared.text()).as_deref() => expected, "{csv}");
     }
 }
 
@@ -116,8 +111,7 @@ fn both_forms_of_dependencies_become_needs() {
 fn malformed_values_make_the_bundle_unreadable() {
     let good = property("olm.gvk", API);
     for (bundle, problem) in ::tests::rows![
-        needing(dependency("olm.gvk", "{\"group\":1}"))
-            => "parse dependency[0] of type \"olm.gvk\": json: cannot unmarshal";
+        needing(dependency("olm.gvk", "{\"group\":1}")) => "parse dependency[0] of type \"olm.gvk\": json: cannot unmarshal";
         needing(dependency("olm.package", "{")) => "parse dependency[0] of type \"olm.package\": unexpected end of JSON input";
         needing(dependency("olm.moon", "{}")) => "parse dependency[0] of type \"olm.moon\": OLM does not support this type";
         served_bundle(CSV, vec![good, property("x", "{")]) => "parse property[1] of type \"x\": unexpected end of JSON input";

@@ -201,11 +201,9 @@ mod tests {
         let needed = (MAGIC.len() + 200 + FOOTER) as u64;
         for most in [0, 8, 100, 108, 207, 208, needed - 1] {
             let error = finish(most).unwrap_err();
-            let is_expected = matches!(error, Error::TooLarge { most: limit } if limit == most);
-            assert!(is_expected, "{error}");
+            assert_rows!(matches!(error, Error::TooLarge { most: limit } if limit == most) => true, "{error}");
             assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         }
-        let size = fs::metadata(finish(needed).unwrap()).unwrap().len();
-        assert_eq!(size, needed);
+        assert_rows!(fs::metadata(finish(needed).unwrap()).unwrap().len() => needed);
     }
 }

@@ -57,6 +57,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::testing::list;
 
     // parity: sqlite-1
     #[test]
@@ -76,13 +77,11 @@ mod tests {
             }}}}]}},
             "relatedImages": [{"name": "c", "image": "c:1"}, {"name": "a", "image": "a:1"}],
         }});
-        let needed: Vec<String> = required(&csv)
-            .iter()
-            .map(|api| format!("{}/{} {}", api.group, api.version, api.kind))
-            .collect();
-        assert_eq!(needed, ["moon.example/v1 Moon", "sun.example/v2 Sun"]);
-        let found = images(&csv);
-        assert_eq!(found, ["a:1", "b:1", "c:1"].map(str::to_owned).into());
+        let needed = list(required(&csv), |api| {
+            format!("{}/{} {}, ", api.group, api.version, api.kind)
+        });
+        assert_eq!(needed, "moon.example/v1 Moon, sun.example/v2 Sun, ");
+        assert_rows!(images(&csv) => ["a:1", "b:1", "c:1"].map(str::to_owned).into());
         for odd in [json!(null), json!([1]), json!({"spec": {"install": 1}})] {
             assert_eq!((required(&odd).len(), images(&odd).len()), (0, 0), "{odd}");
         }

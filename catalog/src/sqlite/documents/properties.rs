@@ -3,7 +3,7 @@
 use std::io;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{
     Value,
     value::{RawValue, to_raw_value},
@@ -11,8 +11,8 @@ use serde_json::{
 
 use super::{MAX_VALUES, Property, legacy, memory::BlobMemory};
 use crate::{
-    go_json,
-    json::Tape,
+    go_json::{self, GoStruct},
+    json::{Node, Tape},
     sqlite::{
         connection::SqliteConnection,
         rows::{DEPRECATED, RowIndex},
@@ -40,8 +40,7 @@ pub(super) struct BundleRecord<'a> {
 }
 
 /// An API. The order of the fields is that of opm.
-#[derive(Debug, Serialize, Deserialize, Default)]
-#[serde(default)]
+#[derive(Debug, Serialize)]
 pub(super) struct Gvk {
     pub(super) group: String,
     pub(super) kind: String,
@@ -149,10 +148,11 @@ fn property(type_: String, value: &str) -> Option<Property> {
     if type_ == DEPRECATED {
         return None;
     }
+    let mut tape = Tape::default();
     if type_ == GVK
-        && let Ok(gvk) = serde_json::from_str::<Gvk>(value)
+        && let Some(node) = checked(&mut tape, value, &go_json::GVK)
     {
-        return synthesized(GVK, &gvk);
+        return synthesized(GVK, &gvk(node));
     }
     let value = raw(value)?;
     Some(Property { type_, value })
@@ -166,23 +166,31 @@ fn dependency(type_: &str, value: &str) -> Option<Property> {
         _ => return None,
     };
     let mut tape = Tape::default();
-    let node = tape.read(value.as_bytes(), MAX_VALUES).ok();
-    let Some(node) = node.filter(|node| go_json::check(*node, fields).is_ok()) else {
+    let Some(node) = checked(&mut tape, value, fields) else {
         // A malformed or invalid value becomes a string, which the check of the catalog reports.
         return synthesized(required, &value);
     };
-    let text = |field: &str| go_json::text(node, field);
     if type_ == GVK {
-        let (group, kind, version) = (text("group"), text("kind"), text("version"));
-        let gvk = Gvk {
-            group,
-            kind,
-            version,
-        };
-        return synthesized(required, &gvk);
+        return synthesized(required, &gvk(node));
     }
-    let (name, range) = (text("packageName"), text("version"));
+    let [name, range] = ["packageName", "version"].map(|field| go_json::text(node, field));
     synthesized(required, &Required { name, range })
+}
+
+/// Parses a value that Go can decode into a struct; `None` for other values.
+fn checked<'a>(tape: &'a mut Tape, value: &'a str, fields: &'static GoStruct) -> Option<Node<'a>> {
+    let node = tape.read(value.as_bytes(), MAX_VALUES).ok()?;
+    go_json::check(node, fields).ok().map(|()| node)
+}
+
+fn gvk(node: Node<'_>) -> Gvk {
+    let [group, kind, version] =
+        ["group", "kind", "version"].map(|field| go_json::text(node, field));
+    Gvk {
+        group,
+        kind,
+        version,
+    }
 }
 
 /// Adds the manifests as properties.

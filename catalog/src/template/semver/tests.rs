@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::list;
+use crate::testing::{has, list};
 
 const BOTH: Channels = Channels {
     major: true,
@@ -30,13 +30,12 @@ fn drawn(lists: [&str; 3], options: Channels) -> (String, Vec<String>) {
         let entries = channel.entries.iter().flatten().map(|entry| {
             assert_eq!(entry.skip_range, None);
             let replaces = list(&entry.replaces, |name| format!(" > {name}"));
-            let skips = list(entry.skips.first(), |_| {
-                format!(" - {}", entry.skips.join(" "))
-            });
+            let skips = entry.skips.join(" ");
+            let skips = list(entry.skips.first(), |_| format!(" - {skips}"));
             format!("{}{replaces}{skips}", entry.name)
         });
-        let entries: Vec<_> = entries.collect();
-        format!("{}: {}", channel.name, entries.join(" | "))
+        let entries = entries.collect::<Vec<_>>().join(" | ");
+        format!("{}: {entries}", channel.name)
     });
     let lines = lines.collect();
     (default, lines)
@@ -84,7 +83,7 @@ fn channels_follow_versions() {
 #[test]
 fn default_channel_is_the_most_stable_and_newest() {
     let preferred = |preferred| Channels { preferred, ..BOTH };
-    for (lists, options, expected) in ::tests::rows![
+    assert_each!(|lists, options, expected| drawn(lists, options).0 => expected;
         ["9.0.0", "8.0.0", "1.0.0"], MINOR => "stable-v1.0";
         ["9.0.0", "8.0.0", ""], MAJOR => "fast-v8";
         ["", "", "1.0.0 2.0.0"], preferred(Stream::Major) => "stable-v2";
@@ -97,9 +96,7 @@ fn default_channel_is_the_most_stable_and_newest() {
         ["0.0.0-rc.1", "", ""], MINOR => "";
         ["", "0.0.0-rc.1", ""], MINOR => "fast-v0.0";
         ["0.0.0-rc.1 0.1.0", "", ""], MINOR => "candidate-v0.1";
-    ] {
-        assert_eq!(drawn(lists, options).0, expected, "{lists:?} {options:?}");
-    }
+    );
 }
 
 #[test]
@@ -108,6 +105,5 @@ fn edges_are_bounded() {
     let versions = listed("1.0.0 1.1.0 1.2.0 1.3.0 1.4.0");
     assert!(edges(&versions, &mut left).is_ok());
     assert_eq!(left, 0);
-    let error = edges(&versions, &mut left).unwrap_err().to_string();
-    assert!(error.contains("list fewer"), "{error}");
+    has(edges(&versions, &mut left).unwrap_err(), "list fewer");
 }

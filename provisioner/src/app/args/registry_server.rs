@@ -17,9 +17,10 @@ pub(super) struct RegistryServerArgs {
         value_name = "NAMESPACES",
         value_delimiter = ',',
         value_parser = namespace,
+        action = clap::ArgAction::Set,
         help_heading = "Catalogs"
     )]
-    served_namespaces: Option<Vec<String>>,
+    pub(super) served_namespaces: Option<Vec<String>>,
 
     /// Serve each catalog from its own pod, as OLM does, instead of only those that configure their pod
     #[arg(
@@ -73,7 +74,7 @@ impl RegistryServerArgs {
         let namespaces = match self.served_namespaces {
             None => Namespaces::Some(selectable.iter().cloned().collect()),
             Some(some) if some.iter().any(|namespace| namespace == "*") => Namespaces::All,
-            Some(none) if none == ["none"] => return None,
+            Some(none) if none == [values::NONE] => return None,
             Some(some) => Namespaces::Some(some.into_iter().collect::<BTreeSet<_>>()),
         };
         Some(settings::Serving {

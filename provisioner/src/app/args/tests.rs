@@ -36,15 +36,13 @@ fn serve_command_has_separate_flags() {
 
 #[test]
 fn conversion_webhook_has_separate_flags() {
-    let options = |flags: &str| match parse(&format!("convert-catalogsources {flags}")) {
-        Ok(args) => match args.command {
-            Some(Command::ConvertCatalogsources(args)) => args.options(),
-            _ => panic!("another command"),
-        },
-        Err(error) => panic!("{error}"),
+    let parsed = |flags: &str| parse(&format!("convert-catalogsources {flags}")).unwrap();
+    let options = |flags: &str| match parsed(flags).command {
+        Some(Command::ConvertCatalogsources(args)) => args.options(),
+        _ => panic!("another command"),
     };
-    let given =
-        options("--namespace=elsewhere --bind-address=127.0.0.1:1 --tls-secret=serving.tls");
+    let flags = "--namespace=elsewhere --bind-address=127.0.0.1:1 --tls-secret=serving.tls";
+    let given = options(flags);
     assert_eq!(options(""), crate::conversion_webhook::Options::default());
     assert_eq!(given.bind, ([127, 0, 0, 1], 1).into());
     assert_rows!((given.namespace.as_str(), given.tls_secret.as_deref()) => ("elsewhere", Some("serving.tls")));
@@ -118,6 +116,8 @@ fn catalogs_are_served_at_the_pod_address() {
         ipv6_serving.ports => Ports::Range { first: 20_000, last: 20_000 };
         serving_at_address("--served-namespaces=a,*").unwrap().namespaces => Namespaces::All;
         serving_at_address("--served-namespaces=none") => None;
+        serving_at_address("--served-namespaces=a --served-namespaces=b,c").unwrap().namespaces => some(&["b", "c"]);
+        serving_at_address("--catalog-namespaces=none --catalog-namespaces=a").unwrap().namespaces => some(&["a"]);
         serving("") => None, "without an address";
     }
 }
@@ -142,6 +142,8 @@ fn invalid_flags_are_rejected_with_a_remedy() {
         "--catalog-address=127.0.0.1" => "address of this pod";
         "--catalog-address=core" => "address of this pod";
         "--served-namespaces=a,B" => "lower-case letters";
+        "--served-namespaces=a,none" => "--served-namespaces: \"none\" cannot be combined with namespaces";
+        "--catalog-namespaces=none,a" => "combined with namespaces; remove \"none\" or all namespaces";
         "--admin-bind-address=:8082" => "127.0.0.1";
         "--admin-bind-address=10.0.0.1:8082" => "127.0.0.1";
         "--lease-duration=15" => "15s";
@@ -164,35 +166,29 @@ fn install_manifests_use_known_flags() {
         "release/0000_50_cluster-platform-operator-manager_06-deployment.yaml" => true;
     ] {
         let path = format!("{}/../manifests/{file}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read(path).unwrap();
+        let mut objects = manifests::yaml::documents(&text).map(Result::unwrap);
+        let deployment = objects.find(|object| object["kind"] == "Deployment");
+        let deployment = deployment.unwrap();
+        let pod = &deployment["spec"]["template"]["spec"];
+        let container = &pod["containers"][0];
+        let flags = container["args"].as_array().unwrap();
+        let flags: Vec<_> = flags.iter().map(|flag| flag.as_str().unwrap()).collect();
+        let configuration = configuration(&flags.join(" ")).unwrap();
+        // The ports of the flags are those of the pod.
+        let port = |name: &str| {
+            let ports = container["ports"].as_array().unwrap();
+            let port = ports.iter().find(|port| port["name"] == name).unwrap();
+            port["containerPort"].as_u64().unwrap()
+        };
         assert_rows! {
-            flags_are_known(&std::fs::read(path).unwrap()).settings.release_payload => is_of_payload, "{file}";
+            configuration.settings.release_payload => is_of_payload, "{file}";
+            u64::from(configuration.content.bind.port()) => port("https"), "{file}";
+            u64::from(configuration.metrics.unwrap().port()) => port("metrics"), "{file}";
+            u64::from(configuration.probes.unwrap().port()) => port("probes"), "{file}";
+            configuration.grace.as_secs() < pod["terminationGracePeriodSeconds"].as_u64().unwrap() => true, "{file}";
         }
     }
-}
-
-fn flags_are_known(text: &[u8]) -> RuntimeConfig {
-    let pod = manifests::yaml::documents(text)
-        .map(Result::unwrap)
-        .find(|object| object["kind"] == "Deployment")
-        .unwrap();
-    let container = &pod["spec"]["template"]["spec"]["containers"][0];
-    let flags = container["args"].as_array().unwrap();
-    let flags: Vec<_> = flags.iter().map(|flag| flag.as_str().unwrap()).collect();
-    let configuration = configuration(&flags.join(" ")).unwrap();
-    // The ports of the flags are those of the pod.
-    let port = |name: &str| {
-        let ports = container["ports"].as_array().unwrap();
-        let port = ports.iter().find(|port| port["name"] == name).unwrap();
-        port["containerPort"].as_u64().unwrap()
-    };
-    assert_rows! {
-        u64::from(configuration.content.bind.port()) => port("https");
-        u64::from(configuration.metrics.unwrap().port()) => port("metrics");
-        u64::from(configuration.probes.unwrap().port()) => port("probes");
-        configuration.grace.as_secs() < pod["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap()
-            => true;
-    }
-    configuration
 }
 
 #[test]

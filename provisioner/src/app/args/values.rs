@@ -15,6 +15,8 @@ use crate::{
     },
 };
 
+/// Value of a list flag that stands for an empty list.
+pub(super) const NONE: &str = "none";
 /// Maximum size of a CA file in bytes. The certificates of all public CAs have some hundred kilobytes.
 const MAX_CA_FILE_SIZE: u64 = 4 << 20;
 /// Maximum size of a file with mirrors in bytes.
@@ -62,7 +64,7 @@ pub(super) fn controllers(text: &str) -> Result<Controllers, String> {
         platform: false,
         aggregator: false,
     };
-    if text == "none" {
+    if text == NONE {
         return Ok(controllers);
     }
     for name in text.split(',') {
@@ -111,7 +113,7 @@ pub(super) fn catalog_namespaces(requested: Option<Vec<String>>, system: &str) -
         defaults.dedup();
         return defaults;
     };
-    if requested == ["none"] {
+    if requested == [NONE] {
         return Vec::new();
     }
     let mut unique = std::collections::BTreeSet::new();

@@ -31,7 +31,10 @@ use super::{
     watch::{self, Failure, Target, WatchEvent},
 };
 use crate::runtime::{events::EventRecorder, metrics::Metrics};
-use apply::discovery::{CachedKind, Discovery};
+use apply::{
+    api_error,
+    discovery::{CachedKind, Discovery},
+};
 
 /// Delay before discovery is retried after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -147,7 +150,7 @@ async fn served(
                 return served;
             }
             Err(error) => {
-                let error = manifests::error::chain(&error);
+                let error = api_error::chain(&error);
                 warn!(
                     error,
                     "failed to determine whether the cluster serves pull configuration; retrying"

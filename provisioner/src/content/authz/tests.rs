@@ -38,16 +38,13 @@ fn forbidden_response_names_the_permission() {
         message => "system:serviceaccount:a:b is not allowed to get /bundles/x.tgz; an admin grants it \
          with \"kubectl create clusterrolebinding <name> --clusterrole=bundle-reader --serviceaccount=a:b\"";
     }
-    let message = forbidden("jane", Operation::Upload, "x");
-    assert_eq!(
-        message,
+    let message = forbidden("jane", Operation::ReadUpload, "x");
+    assert_rows! {
+        forbidden("jane", Operation::Upload, "x") =>
         "jane is not allowed to update bundles.core.rukpak.io/content of Bundle x; an admin grants it for this Bundle with \"kubectl \
          create clusterrole <role> --verb=update --resource=bundles.core.rukpak.io/content --resource-name=x\" and \"kubectl \
          create clusterrolebinding <name> --clusterrole=<role> --user=jane\", or for all Bundles with \"kubectl create \
-         clusterrolebinding <name> --clusterrole=bundle-uploader --user=jane\""
-    );
-    let message = forbidden("jane", Operation::ReadUpload, "x");
-    assert_rows! {
+         clusterrolebinding <name> --clusterrole=bundle-uploader --user=jane\"";
         message.starts_with("jane is not allowed to get bundles.core.rukpak.io/content of Bundle x;") => true, "{message}";
     }
 }

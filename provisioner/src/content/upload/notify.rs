@@ -131,12 +131,7 @@ mod tests {
 
     #[test]
     fn restored_content_removes_only_its_condition() {
-        let condition = |type_: &str| {
-            json!({
-                "type": type_, "status": "False", "reason": "Any", "message": "",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            })
-        };
+        let condition = |type_: &str| crate::fixtures::condition(type_, "False", "Any", "");
         let bundle = |types: &[&str]| -> Bundle {
             let conditions: Vec<Value> = types.iter().map(|type_| condition(type_)).collect();
             object!({"metadata": {"name": "b", "resourceVersion": "7"}, "status": {"conditions": conditions}})

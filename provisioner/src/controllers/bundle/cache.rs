@@ -28,7 +28,7 @@ use tracing::warn;
 use unpacker::Digest;
 
 use super::{source, status::is_unpacked, uid};
-use apply::backoff::WatchBackoff;
+use apply::{api_error, backoff::WatchBackoff};
 
 /// All Bundles as reported by the watch.
 #[derive(Debug)]
@@ -99,7 +99,10 @@ async fn run(client: Client, cache: Arc<BundleCache>, writer: Writer<Bundle>) {
         .for_each(|event| {
             match event {
                 Ok(event) => cache.apply(event),
-                Err(error) => warn!(%error, "failed to watch Bundles; retrying"),
+                Err(error) => {
+                    let error = api_error::chain(&error);
+                    warn!(error, "failed to watch Bundles; retrying");
+                }
             }
             future::ready(())
         })

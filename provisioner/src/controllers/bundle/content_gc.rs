@@ -1,4 +1,4 @@
-//! Garbage collection of the content store: removes content that no Bundle references.
+//! Garbage collection of the content store: removes content that neither a Bundle nor a catalog references.
 
 use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
@@ -19,6 +19,7 @@ use super::{
     reconcile::BundleContext,
     source, uid, upload,
 };
+use crate::controllers::catalog_source;
 
 /// Delay before removing content that was in use is retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -125,8 +126,21 @@ async fn unreferenced(shared: &BundleContext) -> BTreeSet<Digest> {
     unreferenced
 }
 
-/// Removes content that no other Bundle uses, and returns the content that is in use.
+/// Removes content that no other Bundle and no catalog uses, and returns the content that is in use.
 async fn remove(shared: &BundleContext, mut pending: BTreeSet<Digest>) -> BTreeSet<Digest> {
+    if pending.is_empty() {
+        return pending;
+    }
+    // Each attempt reads the records: the content of a catalog is held during the pull, and recorded before the hold ends.
+    let store = shared.ctx.store.clone();
+    match spawn_blocking(move || catalog_source::recorded_digests(&store)).await {
+        Ok(Ok(recorded)) => pending.retain(|digest| !recorded.contains(digest)),
+        Ok(Err(error)) => {
+            warn!(%error, "failed to determine the content of catalogs; keeping all content");
+            return BTreeSet::new();
+        }
+        Err(_) => return pending,
+    }
     let contents = &shared.ctx.contents;
     pending.retain(|digest| !shared.bundles.names(*digest) && !contents.has(*digest));
     for digest in pending.clone() {

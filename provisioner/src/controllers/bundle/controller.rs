@@ -23,10 +23,7 @@ use kube::{
         watcher::{self, watcher},
     },
 };
-use manifests::{
-    api::{bundle::Bundle, labels},
-    error::chain,
-};
+use manifests::api::{bundle::Bundle, labels};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -44,7 +41,10 @@ use crate::{
     controllers::context::Context,
     runtime::{metrics::Controller as Of, readiness::ReadinessTask},
 };
-use apply::backoff::{NoWatchBackoff, WatchBackoff};
+use apply::{
+    api_error,
+    backoff::{NoWatchBackoff, WatchBackoff},
+};
 
 /// Maximum number of concurrent reconciles.
 const MAX_CONCURRENT_RECONCILES: u16 = 64;
@@ -114,7 +114,10 @@ pub async fn run(ctx: Context, bundles: Arc<BundleCache>, stop: CancellationToke
                 Err(controller::Error::ObjectNotFound(deleted)) => {
                     metrics.queue(Of::Bundle).dequeued(&deleted.name);
                 }
-                Err(error) => warn!(error = chain(&error), "error in the Bundle controller"),
+                Err(error) => {
+                    let error = api_error::chain(&error);
+                    warn!(error, "error in the Bundle controller");
+                }
             }
             future::ready(())
         });
@@ -295,7 +298,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::runtime::readiness::Readiness;
+    use crate::{fixtures::condition, runtime::readiness::Readiness};
 
     fn bundle(name: &str, uid: &str, generation: i64, status: &Value) -> Arc<Bundle> {
         Arc::new(object!({
@@ -313,41 +316,28 @@ mod tests {
         let mut changed = changed(changes, task);
         let new = |name, uid| bundle(name, uid, 1, &Value::Null);
         let pending = |message: &str| {
-            let condition = json!({
-                "type": "Unpacked", "status": "False", "reason": "Unpacking", "message": message,
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            });
+            let condition = condition("Unpacked", "False", "Unpacking", message);
             let status = json!({"phase": "Unpacking", "conditions": [condition]});
             bundle("b", "1", 1, &status)
         };
         let unpacked = |type_: &str, status: &str| {
-            let condition = |type_: &str, status: &str| {
-                json!({
-                    "type": type_, "status": status, "reason": "Any", "message": "",
-                    "lastTransitionTime": "2026-01-01T00:00:00Z",
-                })
-            };
             let status = json!({
                 "phase": "Unpacked", "observedGeneration": 1, "contentDigest": "sha256:aa", "contentURL": "https://a",
                 "resolvedSource": {"type": "upload"},
-                "conditions": [condition("Unpacked", "True"), condition(type_, status)],
+                "conditions": [condition("Unpacked", "True", "Any", ""), condition(type_, status, "Any", "")],
             });
             bundle("b", "1", 1, &status)
         };
         let found = || unpacked("Other", "True");
         let lost = || unpacked("ContentAvailable", "False");
-        for (bundle, expected) in [
-            (new("b", "1"), true),
-            (pending("one"), true),
-            (found(), false),
-            (lost(), true),
-            (
-                with!((*lost()).clone() => spec.source.type_: "image".to_owned()).into(),
-                false,
-            ),
-        ] {
-            assert_eq!(waits_for_upload(&bundle), expected, "{bundle:?}");
-        }
+        let of_image = with!((*lost()).clone() => spec.source.type_: "image".to_owned());
+        assert_each!(|bundle, expected| waits_for_upload(&bundle) => expected;
+            new("b", "1") => true;
+            pending("one") => true;
+            found() => false;
+            lost() => true;
+            Arc::new(of_image) => false;
+        );
         assert_eq!(ready.waiting(), ["list Bundles"]);
         for (change, expected) in vec![
             (Listed(vec![new("a", "1"), new("b", "1")]), "a b"),

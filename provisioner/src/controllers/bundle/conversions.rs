@@ -220,8 +220,7 @@ mod tests {
         let conversions = Conversions::new(yaml::Limits::default());
         for _ in 0..=MAX_RUNNING {
             let load = || Ok::<_, ()>(content("a: 1\n"));
-            let converted = conversions.run(load, |_, _| 1).await.unwrap();
-            assert_eq!(converted, Ok(1));
+            assert_eq!(conversions.run(load, |_, _| 1).await.unwrap(), Ok(1));
             all_free(&conversions).await;
         }
         let load = || Err::<Arc<Content>, _>(2);

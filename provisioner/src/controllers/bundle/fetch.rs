@@ -2,6 +2,7 @@
 
 use std::{fmt::Debug, time::Duration};
 
+use apply::api_error;
 use kube::{Api, ResourceExt};
 use manifests::api::bundle::{Bundle, BundleSource, BundleStatus, SkippedEntries};
 use serde::de::DeserializeOwned;
@@ -133,7 +134,7 @@ impl Error {
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// The request failed.
-    #[error(transparent)]
+    #[error("{}", api_error::chain(.0))]
     Kube(#[from] kube::Error),
     /// The API server did not respond in time.
     #[error("the API server did not respond within {} s", REQUEST_TIMEOUT.as_secs())]

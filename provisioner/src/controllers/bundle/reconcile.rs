@@ -5,15 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use apply::api_error;
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use kube::{ResourceExt, runtime::controller::Action};
-use manifests::{
-    api::{
-        Class,
-        bundle::{Bundle, BundleInfo, Phase},
-        condition::reason::ENTRY_REFUSED,
-    },
-    error::chain,
+use manifests::api::{
+    Class,
+    bundle::{Bundle, BundleInfo, Phase},
+    condition::reason::ENTRY_REFUSED,
 };
 use tokio::{sync::Semaphore, time::timeout};
 use unpacker::{Digest, store::Hold};
@@ -354,7 +352,7 @@ async fn fetch_content(
             ));
         }
         Err(error) => {
-            let message = format!("source bundle content: {}", chain(&error));
+            let message = format!("source bundle content: {}", api_error::chain(&error));
             let mut result = FetchResult::failed(message, error.reason(), error.is_terminal());
             match &error {
                 fetch::Error::Job(job::Error::Failed { requeue_after, .. }) => {
@@ -416,7 +414,10 @@ async fn validate(
 ) -> Result<BundleInfo, FetchResult> {
     let ctx = &shared.ctx;
     let version = ctx.versions.kubernetes().await.map_err(|error| {
-        let message = format!("failed to get the API server version: {}", chain(&error));
+        let message = format!(
+            "failed to get the API server version: {}",
+            api_error::chain(&error)
+        );
         FetchResult::failed(message, "ApiserverUnavailable", false)
     })?;
     let (store, limits) = (ctx.store.clone(), ctx.settings.unpack.limits);
@@ -427,7 +428,7 @@ async fn validate(
         Ok(Ok(Ok(facts))) => Ok(facts),
         Ok(Ok(Err(refusal))) => Err(FetchResult::failed(refusal, "ContentRefused", true)),
         Ok(Err(error)) => {
-            let message = format!("persist bundle content: {}", chain(&error));
+            let message = format!("persist bundle content: {}", api_error::chain(&error));
             Err(FetchResult::failed(
                 message,
                 error.reason(),

@@ -294,11 +294,9 @@ mod tests {
         let mut bundle = bundle("core-rukpak-io-plain");
         bundle.status = Some(build(&bundle, &unpacked(), "https://core.x.svc/", at(1)));
         let unpacked_before = bundle.status.clone().unwrap();
-        let url = unpacked_before.content_url.as_deref();
-        assert_eq!(url, Some("https://core.x.svc/bundles/b.tgz"));
+        assert_rows!(unpacked_before.content_url.as_deref() => Some("https://core.x.svc/bundles/b.tgz"));
         for outcome in [Outcome::Failed, Outcome::Pending] {
-            let outcome = outcome("not found".to_owned());
-            let lost = build(&bundle, &outcome, "", at(2));
+            let lost = build(&bundle, &outcome("not found".to_owned()), "", at(2));
             let [unpacked, available] = lost.conditions.as_slice() else {
                 panic!("{lost:?}");
             };
@@ -338,12 +336,10 @@ mod tests {
     #[test]
     fn foreign_conditions_are_kept_and_messages_truncated() {
         let mut bundle = bundle("core-rukpak-io-plain");
-        let long = Outcome::Failed("ä".repeat(40_000));
-        let status = build(&bundle, &long, "", at(1));
+        let status = build(&bundle, &Outcome::Failed("ä".repeat(40_000)), "", at(1));
         assert!(status.conditions[0].message.len() <= MAX_MESSAGE_LEN);
         let other = with!(status.conditions[0].clone() => type_: "Other".to_owned());
-        let with_other = with!(status.clone() => |status| status.conditions.insert(0, other));
-        bundle.status = Some(with_other);
+        bundle.status = Some(with!(status.clone() => |status| status.conditions.insert(0, other)));
         assert!(is_written(&bundle, &status));
     }
 }

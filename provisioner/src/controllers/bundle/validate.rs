@@ -184,8 +184,7 @@ mod tests {
 
     #[test]
     fn long_error_lists_are_truncated_and_counted() {
-        let paths = (0..2000).map(|n| format!("manifests/{n}.yaml"));
-        let paths: Vec<String> = paths.collect();
+        let paths: Vec<String> = (0..2000).map(|n| format!("manifests/{n}.yaml")).collect();
         let files: Vec<_> = paths.iter().map(|path| (&**path, "no object")).collect();
         let error = outcome(Class::Plain, &files).unwrap_err();
         assert!(error.len() <= 32 << 10, "{}", error.len());

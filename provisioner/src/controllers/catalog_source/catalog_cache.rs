@@ -297,17 +297,11 @@ impl CatalogCache {
     /// Adds a loaded catalog with this package.
     #[cfg(test)]
     pub(super) fn stock(&mut self, package: Package) {
-        let key = CatalogKey {
-            namespace: "catalogs".to_owned(),
-            name: package.name.clone(),
-        };
+        let key = crate::fixtures::key("catalogs", &package.name);
         self.reset(std::slice::from_ref(&key.namespace));
         self.add(&key, &CatalogIdentity::default(), 0);
         let packages = [(package.name.clone(), package)].into();
-        let read = CatalogContent::Full(Arc::new(Catalog {
-            packages,
-            ..Catalog::default()
-        }));
+        let read = CatalogContent::Full(Arc::new(with!(Catalog, packages)));
         self.read(&key, &CatalogIdentity::default(), read);
         self.listed(&key.namespace);
     }

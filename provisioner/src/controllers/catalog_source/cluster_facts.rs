@@ -25,7 +25,10 @@ use tracing::{info, warn};
 
 use super::{kubernetes_version::VersionTracker, olm_version::OlmFacts};
 use crate::controllers::context::Context;
-use apply::backoff::{patient, spread};
+use apply::{
+    api_error,
+    backoff::{patient, spread},
+};
 
 /// Poll interval of the API server's version.
 const POLL_INTERVAL: Duration = Duration::from_secs(60);
@@ -139,7 +142,8 @@ async fn kubernetes(ctx: &Context, sender: &watch::Sender<ClusterFacts>) {
             }
             // The last known version is kept (OLM v0 parity).
             Err(error) => {
-                warn!(%error, "failed to get the API server version");
+                let error = api_error::chain(&error);
+                warn!(error, "failed to get the API server version");
                 change(sender, FactSource::Kubernetes, |_| {});
                 RETRY_INTERVAL
             }
@@ -169,7 +173,8 @@ async fn openshift(ctx: &Context, sender: &watch::Sender<ClusterFacts>) {
             }
             let api: Api<ClusterVersion> = Api::all(ctx.client.clone());
             watch_one(api, CLUSTER_VERSION, report, |error| {
-                warn!(%error, "failed to watch the ClusterVersion; retrying");
+                let error = api_error::chain(error);
+                warn!(error, "failed to watch the ClusterVersion; retrying");
                 change(sender, FactSource::Openshift, |_| {});
             })
             .await;
@@ -248,7 +253,7 @@ async fn nodes(ctx: &Context, sender: &watch::Sender<ClusterFacts>) {
             }
             Err(error) => {
                 warn!(
-                    %error,
+                    error = api_error::chain(&error),
                     "failed to watch nodes; image templates keep the last known architectures"
                 );
                 change(sender, FactSource::Nodes, |_| {});

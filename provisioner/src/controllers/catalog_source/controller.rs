@@ -28,12 +28,9 @@ use kube::{
         watcher::{self, Event},
     },
 };
-use manifests::{
-    api::{
-        catalog_source::GROUP,
-        labels::{CATALOG, CATALOG_POD},
-    },
-    error::chain,
+use manifests::api::{
+    catalog_source::GROUP,
+    labels::{CATALOG, CATALOG_POD},
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -55,7 +52,7 @@ use super::{
 use crate::controllers::context::Context;
 use apply::{
     api_error,
-    backoff::{NoWatchBackoff, patient},
+    backoff::{NoWatchBackoff, relisting},
 };
 
 const VERSION: &str = "v1alpha1";
@@ -137,7 +134,10 @@ async fn follow_all(shared: &Arc<CatalogContext>) {
     let store = sources.store.as_reader();
     let events = stream::select_all(scopes(&ctx.settings).into_iter().map(|scope| {
         let (api, config): (Api<TolerantCatalogSource>, _) = scope.api_and_config(&ctx.client);
-        patient(watcher::watcher(api, config))
+        // Only a list shows that listing in the namespace is allowed again.
+        let needs_list = |error: &_| api_error::code(error).is_some_and(api_error::is_refusal);
+        let start = move || watcher::watcher(api.clone(), config.clone());
+        relisting(start, needs_list)
             .map(move |event| (scope.clone(), event))
             .boxed()
     }));
@@ -158,7 +158,7 @@ async fn follow_all(shared: &Arc<CatalogContext>) {
                 // An object of a catalog that is not followed has changed, or the catalog was deleted.
                 Ok(_) | Err(controller::Error::ObjectNotFound(_)) => {}
                 Err(error) => {
-                    let error = chain(&error);
+                    let error = api_error::chain(&error);
                     warn!(error, "error in the CatalogSource controller");
                 }
             }
@@ -271,7 +271,12 @@ impl SourceWatch {
                 self.store.apply_watcher_event(&Event::Delete(source));
             }
             Err(error) => {
-                warn!(?scope, %error, "watch of CatalogSources failed; reconnecting");
+                let text = api_error::chain(&error);
+                warn!(
+                    ?scope,
+                    error = text,
+                    "watch of CatalogSources failed; reconnecting"
+                );
                 if api_error::is_outage(api_error::code(&error)) {
                     // The API server may return with another version.
                     ctx.versions.doubt();
@@ -303,6 +308,7 @@ impl SourceWatch {
             let key = CatalogKey::from_source(&source.0);
             if scope.contains(&key) && !listed.contains(&key) {
                 self.followed.remove(&key);
+                self.followed.forget(source.0.metadata.uid.clone());
                 self.store
                     .apply_watcher_event(&Event::Delete((*source).clone()));
             }

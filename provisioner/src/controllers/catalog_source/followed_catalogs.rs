@@ -96,8 +96,8 @@ impl FollowedCatalogs {
         }
     }
 
-    /// Removes the recorded digest of a deleted CatalogSource. A record that remains is harmless, because it applies
-    /// only to the uid of that CatalogSource.
+    /// Removes the recorded digest of a deleted CatalogSource. If the removal fails, the record applies only to the uid of that
+    /// CatalogSource, and the store keeps the content until eviction.
     pub(super) fn forget(&self, uid: Option<String>) {
         let digest_cache = self.shared.digest_cache.clone();
         // The result is not awaited.

@@ -6,7 +6,8 @@ mod rejected;
 mod store_files;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
+    io,
     sync::{Arc, Weak},
 };
 
@@ -25,7 +26,7 @@ use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 use tracing::warn;
 use unpacker::{
-    Digest, Progress, Source,
+    Digest, Progress, Source, Store,
     source::Image,
     store::{self, Hold},
 };
@@ -64,7 +65,7 @@ pub(super) enum Error {
     #[error(transparent)]
     Store(#[from] store::Error),
     #[error("failed to read an archive of the content store")]
-    Tar(#[from] std::io::Error),
+    Tar(#[from] io::Error),
     #[error(transparent)]
     Catalog(#[from] catalog::Error),
     #[error(transparent)]
@@ -227,6 +228,11 @@ pub(super) async fn record(
             "failed to record the content of a catalog image; it is pulled again after a restart"
         );
     }
+}
+
+/// Returns the content digests of all CatalogSources whose images were pulled into a store. Blocks.
+pub(crate) fn recorded_digests(store: &Store) -> io::Result<BTreeSet<Digest>> {
+    DigestCache::new(store.dir()).digests()
 }
 
 /// Returns the image that the template of a CatalogSource last resolved to, if it was recorded.

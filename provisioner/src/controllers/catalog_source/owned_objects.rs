@@ -26,7 +26,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
 use super::CatalogKey;
-use apply::backoff::patient;
+use apply::{api_error, backoff::patient};
 
 /// Change of the objects of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,8 +142,8 @@ where
             Ok(Event::Apply(object) | Event::Delete(object)) => changed(&object),
             Ok(Event::InitDone) => Some(OwnedChange::Listed(mem::take(&mut listed))),
             Err(error) => {
-                let kind = K::kind(&());
-                warn!(namespace, %kind, %error, "watch of the objects of catalogs failed; reconnecting");
+                let (kind, error) = (K::kind(&()), api_error::chain(&error));
+                warn!(namespace, %kind, error, "watch of the objects of catalogs failed; reconnecting");
                 None
             }
         })

@@ -69,9 +69,8 @@ mod tests {
 
     fn written(interval: Option<&str>) -> Option<PollInterval> {
         let interval = interval.map(str::to_owned);
-        from_strategy(Some(&UpdateStrategy {
-            registry_poll: Some(RegistryPoll { interval }),
-        }))
+        let registry_poll = Some(RegistryPoll { interval });
+        from_strategy(Some(&UpdateStrategy { registry_poll }))
     }
 
     // parity: serve-21, serve-22
@@ -110,8 +109,7 @@ mod tests {
             (1, false, 0.0, 1),
         ] {
             let found = poll_delay(minutes(every), is_first, place);
-            let off = found.abs_diff(minutes(expected));
-            assert!(off < Duration::from_millis(1), "{every} {place}: {found:?}");
+            assert_rows!(found.abs_diff(minutes(expected)) < Duration::from_millis(1) => true, "{every} {place}: {found:?}");
         }
         // A thousand catalogs that start together are spread evenly over the twentieths of the interval.
         let mut parts = [0; 20];

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use apply::api_error;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     Api, Resource as _, ResourceExt as _,
@@ -173,7 +174,8 @@ pub(super) async fn reconcile(
         Err(kube::Error::Api(status)) if status.code == 404 => true,
         Err(error) => {
             let catalog = format!("{namespace}/{}", source.name_any());
-            warn!(catalog, %error, "failed to update CatalogSource status");
+            let error = api_error::chain(&error);
+            warn!(catalog, error, "failed to update CatalogSource status");
             false
         }
     };

@@ -52,9 +52,8 @@ mod tests {
         let mut stream = Box::pin(triggers.stream());
         let mut due = || {
             let next = || stream.next().now_or_never().flatten();
-            std::iter::from_fn(next)
-                .map(|key| key.name)
-                .collect::<Vec<_>>()
+            let names = std::iter::from_fn(next).map(|key| key.name);
+            names.collect::<Vec<_>>()
         };
         assert_eq!(due(), [""; 0]);
         for name in ["b", "a", "b"] {

@@ -68,9 +68,13 @@ impl NamespaceScope {
     }
 }
 
-/// Returns the message for a namespace where listing CatalogSources is forbidden, or `None` for a temporary error.
+/// Returns the message for a namespace where listing CatalogSources is forbidden, or `None` for another error. A forbidden
+/// watch is followed by a list, which shows whether listing is forbidden too.
 pub(super) fn forbidden_message(namespace: &str, error: &watcher::Error) -> Option<String> {
     let status = apply::api_error::status(error)?;
+    if !matches!(error, watcher::Error::InitialListFailed(_)) {
+        return None;
+    }
     let message: String = status.message.chars().take(400).collect();
     matches!(status.code, 401 | 403).then(|| {
         format!(
@@ -82,8 +86,26 @@ pub(super) fn forbidden_message(namespace: &str, error: &watcher::Error) -> Opti
 
 #[cfg(test)]
 mod tests {
+    use kube::core::Status;
+
     use super::*;
     use crate::runtime::settings::{NamespaceQuota, Ports, Serving};
+
+    #[test]
+    fn only_a_rejected_list_hides_the_catalogs_of_a_namespace() {
+        let is_hidden = |error: fn(kube::Error) -> watcher::Error, code| {
+            let status = Status::failure("no", "Any").with_code(code);
+            let error = error(kube::Error::Api(Box::new(status)));
+            forbidden_message("a", &error).is_some()
+        };
+        assert_rows! {
+            is_hidden(watcher::Error::InitialListFailed, 403) => true;
+            is_hidden(watcher::Error::InitialListFailed, 401) => true;
+            is_hidden(watcher::Error::InitialListFailed, 503) => false;
+            is_hidden(watcher::Error::WatchStartFailed, 403) => false;
+            is_hidden(watcher::Error::WatchFailed, 403) => false;
+        }
+    }
 
     #[test]
     fn overlapping_namespaces_are_watched_once() {
@@ -96,9 +118,8 @@ mod tests {
                 pods: false,
                 share: NamespaceQuota::default(),
             });
-            scopes(
-                &with!(Settings, catalog_namespaces: vec!["b".to_owned(), "a".to_owned()], serving),
-            )
+            let catalog_namespaces = vec!["b".to_owned(), "a".to_owned()];
+            scopes(&with!(Settings, catalog_namespaces, serving))
         };
         let some =
             |names: &[&str]| Namespaces::Some(names.iter().map(|&name| name.to_owned()).collect());

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use apply::api_error;
 use catalog::source::FileSource;
 use kube::runtime::events::EventType;
 use manifests::api::catalog_source::CatalogSource;
@@ -226,7 +227,7 @@ impl CatalogWorker {
                         sleep_or_forever(Some(delay)).await;
                     }
                     Err(error) => {
-                        let problem = manifests::error::chain(&error);
+                        let problem = api_error::chain(&error);
                         self.observed.problem = Some(Problem {
                             reason: Reason::RegistryServer,
                             message: format!("couldn't connect to registry - {problem}"),
@@ -281,7 +282,7 @@ impl CatalogWorker {
         if let Err(error) = publisher.unpublish().await
             && !matches!(error, registry_server::Error::Forbidden { .. })
         {
-            let problem = manifests::error::chain(&error);
+            let problem = api_error::chain(&error);
             warn!(
                 catalog = %self.key,
                 error = problem,
@@ -314,9 +315,9 @@ impl CatalogWorker {
     async fn report_failure(
         &mut self,
         source: &CatalogSource,
-        error: &(dyn std::error::Error + Sync),
+        error: &(dyn std::error::Error + Sync + 'static),
     ) {
-        let problem = manifests::error::chain(error);
+        let problem = api_error::chain(error);
         warn!(catalog = %self.key, error = problem, "failed to read catalog");
         self.report_problem(source, problem).await;
         self.unpublish().await;
@@ -335,7 +336,7 @@ async fn withdraw(publisher: Arc<CatalogPublisher>, key: CatalogKey) {
 async fn try_withdraw(publisher: &CatalogPublisher, key: &CatalogKey) -> bool {
     let result = publisher.withdraw().await;
     if let Err(error) = &result {
-        let problem = manifests::error::chain(error);
+        let problem = api_error::chain(error);
         warn!(
             catalog = %key,
             error = problem,

@@ -29,7 +29,7 @@ use super::{
     model::{AGGREGATED, CORE},
     upgradeable::UpgradeAssessment,
 };
-use apply::backoff::WatchBackoff;
+use apply::{api_error, backoff::WatchBackoff};
 
 /// Kind of an object whose status is written.
 pub(crate) trait StatusObject:
@@ -69,7 +69,7 @@ struct WriteErrors {
 
 /// Error of a request, which is retried.
 #[derive(Debug, thiserror::Error)]
-#[error("failed to {what} {name}: {source}")]
+#[error("failed to {what} {name}: {}", api_error::chain(.source))]
 pub(crate) struct Error {
     what: &'static str,
     name: String,

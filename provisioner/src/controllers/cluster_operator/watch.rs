@@ -76,18 +76,19 @@ where
                     // The API server may have another version after its restart.
                     shared.ctx.versions.doubt();
                 }
+                let text = api_error::chain(&error);
                 let outage = outage.get_or_insert_with(WatchOutage::start);
                 outage.why = match code(&error) {
                     Some(401 | 403) => FORBIDDEN.to_owned(),
-                    _ => manifests::error::chain(&error),
+                    _ => text.clone(),
                 };
                 let is_refusal = code(&error).is_some_and(is_refusal);
                 self.report(shared, outage, is_refusal);
                 let kind = K::kind(&());
                 if outage.is_reported {
-                    warn!(%kind, %error, "watch keeps failing; relisting");
+                    warn!(%kind, error = text, "watch keeps failing; relisting");
                 } else {
-                    debug!(%kind, %error, "watch failed; relisting");
+                    debug!(%kind, error = text, "watch failed; relisting");
                 }
                 // Not before the time that the API server requests, up to a limit.
                 let requested = api_error::wait(&error)

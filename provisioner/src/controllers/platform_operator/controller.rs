@@ -287,7 +287,8 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
                     ctx.metrics.queue(Of::Platform).dequeued(&deleted.name);
                 }
                 Err(error @ controller::Error::QueueError(_)) => {
-                    warn!(%error, "watch of PlatformOperators failed; reconnecting");
+                    let error = api_error::chain(&error);
+                    warn!(error, "watch of PlatformOperators failed; reconnecting");
                 }
                 _ => {}
             }

@@ -107,8 +107,7 @@ pub(crate) fn plain_status(version: &str) -> Value {
 }
 
 pub(crate) fn condition(type_: &str, status: &str, reason: &str) -> Value {
-    json!({"type": type_, "status": status, "reason": reason, "message": format!("{reason}!"),
-           "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    crate::fixtures::condition(type_, status, reason, &format!("{reason}!"))
 }
 
 pub(crate) fn forget(mut instance: BundleInstance) -> BundleInstance {

@@ -95,7 +95,8 @@ mod tests {
         let unpacked = ("HasValidBundle", "True", "UnpackSuccessful");
         let failed = ("HasValidBundle", "False", "UnpackFailed");
         let installed = ("Installed", "True", "InstallationSucceeded");
-        for (conditions, is_installed, reason, message) in ::tests::rows![
+        assert_each!(|conditions, is_installed, reason, message|
+            condition(&instance(conditions)) => InstalledCondition { is_installed, reason: reason.to_owned(), message };
             &[][..], false, "UnpackPending" => "Waiting for the bundle to be unpacked".to_owned();
             &[failed][..], false, "UnpackFailed" => "UnpackFailed!".into();
             &[("HasValidBundle", "Unknown", "ReconcileFailed")][..], false, "ReconcileFailed" => "ReconcileFailed!".into();
@@ -110,10 +111,6 @@ mod tests {
             &[failed, installed][..], true, "InstallSuccessful" => format!("{APPLIED}; UnpackFailed!");
             &[unpacked, ("Installed", "True", "UpgradeFailed")][..], true, "InstallSuccessful"
                 => format!("{APPLIED}; UpgradeFailed!");
-        ] {
-            assert_rows! {
-                condition(&instance(conditions)) => InstalledCondition { is_installed, reason: reason.to_owned(), message }, "{conditions:?}";
-            }
-        }
+        );
     }
 }

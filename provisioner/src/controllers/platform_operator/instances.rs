@@ -20,7 +20,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
 
 use super::{choose::ExistingInstance, installed, instance_manifest};
-use apply::backoff::WatchBackoff;
+use apply::{api_error, backoff::WatchBackoff};
 
 type Metadata = PartialObjectMeta<BundleInstance>;
 
@@ -70,7 +70,8 @@ pub(crate) fn follow(
                 let _ = changed.send(ObjectRef::new(&name));
             }
             Err(error) => {
-                warn!(%error, "watch of BundleInstances failed; reconnecting");
+                let error = api_error::chain(&error);
+                warn!(error, "watch of BundleInstances failed; reconnecting");
             }
         }
         std::future::ready(())

@@ -4,6 +4,7 @@ mod cache;
 
 use std::{sync::Arc, time::Instant};
 
+use apply::api_error;
 use convert::{Class as Format, Conversion, Options, permissions};
 use kube::{Api, ResourceExt};
 use manifests::{
@@ -11,7 +12,6 @@ use manifests::{
         Class, bundle::Bundle, bundle_instance::BundleInstance, platform_operator::PlatformOperator,
     },
     content::Content,
-    error::chain,
     image::{self, Reference},
     yaml,
 };
@@ -51,7 +51,7 @@ pub(super) async fn compute(
 ) -> Result<PermissionResult, QueryFailure> {
     let ctx = &shared.ctx;
     let unknown = |error: kube::Error| QueryFailure {
-        why: chain(&error),
+        why: api_error::chain(&error),
         wait: None,
     };
     let status = instance.status.as_ref();
@@ -87,7 +87,7 @@ pub(super) async fn compute(
     }
     // A download is a large future, and is rarely needed.
     let answer = Box::pin(render_and_compare(ctx, &question, installed.as_ref())).await;
-    let answer = answer.map_err(|error| chain(&error));
+    let answer = answer.map_err(|error| api_error::chain(&error));
     shared.answers.insert(of, question, answer, Instant::now())
 }
 

@@ -20,7 +20,7 @@ use tracing::warn;
 
 use super::package_owner::OlmPackage;
 use crate::controllers::cluster_operator::upgradeable::InstalledOperator;
-use apply::{backoff::WatchBackoff, discovery::Discovery};
+use apply::{api_error, backoff::WatchBackoff, discovery::Discovery};
 
 const VERSION: &str = "v1alpha1";
 /// Kinds that name a package, the first in its spec and the second in the properties that OLM writes.
@@ -137,8 +137,9 @@ impl OlmPackages {
                 Ok(Event::Apply(object)) => self.set(kind, name(&object), package(&object)),
                 Ok(Event::Delete(object)) => self.set(kind, name(&object), None),
                 Err(error) => {
-                    warn!(kind, %error, "watch of OLM objects failed; reconnecting");
-                    self.record_error(kind, manifests::error::chain(&error));
+                    let error = api_error::chain(&error);
+                    warn!(kind, error, "watch of OLM objects failed; reconnecting");
+                    self.record_error(kind, error);
                 }
             }
         }

@@ -39,7 +39,7 @@ use crate::{
     },
     runtime::metrics::Controller,
 };
-use apply::backoff::spread;
+use apply::{api_error, backoff::spread};
 
 /// Error of a reconcile, which is retried.
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +82,7 @@ pub(super) fn failed(
     shared: Arc<Shared>,
 ) -> Action {
     let name = operator.name_any();
-    let error = manifests::error::chain(error);
+    let error = api_error::chain(error);
     warn!(operator = name, error, "reconcile failed; retrying");
     shared.ctx.metrics.failed(
         Controller::Platform,
@@ -220,10 +220,10 @@ fn failed_to(what: &'static str, operator: &PlatformOperator) -> impl FnOnce(kub
 async fn facts(shared: &Shared) -> Facts {
     let versions = &shared.ctx.versions;
     let kubernetes = versions.kubernetes_release().await;
-    let kubernetes = kubernetes.map_err(|error| manifests::error::chain(&error));
+    let kubernetes = kubernetes.map_err(|error| api_error::chain(&error));
     let (bounds, cluster) = match versions.openshift().await {
         Err(error) => {
-            let why = error.to_string();
+            let why = api_error::chain(&error);
             (Err(why.clone()), ClusterKind::OpenShift(Err(why)))
         }
         Ok(None) => (Ok(None), ClusterKind::Kubernetes),
@@ -297,9 +297,12 @@ async fn act(
         }
         // The object has changed since, and its change causes another reconcile.
         Err(kube::Error::Api(status)) if status.code == 409 && instance.is_some() => Ok(()),
-        Err(error) => Err(format!(
-            "failed to apply BundleInstance {name}: {error}; retrying"
-        )),
+        Err(error) => {
+            let error = api_error::chain(&error);
+            Err(format!(
+                "failed to apply BundleInstance {name}: {error}; retrying"
+            ))
+        }
     }
 }
 
@@ -325,6 +328,7 @@ async fn record_annotations(
     annotate(operator, shared, annotations)
         .await
         .map_err(|error| {
+            let error = api_error::chain(&error);
             format!("failed to record the choice of PlatformOperator {name}: {error}; retrying")
         })
 }
@@ -368,7 +372,7 @@ async fn record_status(
             operator.name_any()
         )),
         Err(error) if !is_unknown_field(&error) => {
-            let name = operator.name_any();
+            let (name, error) = (operator.name_any(), api_error::chain(&error));
             Err(format!(
                 "failed to record the choice of PlatformOperator {name}: {error}; retrying"
             ))

@@ -8,13 +8,12 @@ use crate::controllers::cluster_operator::upgradeable::{
 /// Returns metrics with at least one sample of each.
 fn with_all() -> Metrics {
     let metrics = Metrics::new();
-    metrics.failed(Controller::Bundle, "UnpackFailed");
+    metrics.failed(Controller::Bundle, "LimitExceeded");
     metrics.pull_problems("Proxy", 0);
     gate(&metrics, &assess(&ClusterKind::Kubernetes, [], &[]));
     let installed = BTreeMap::from([("etcd".to_owned(), true)]);
     metrics.platform_operators(Tally::default(), &installed);
-    let key = crate::fixtures::key("catalogs", "mine");
-    metrics.catalog(&key, true);
+    metrics.catalog(&crate::fixtures::key("catalogs", "mine"), true);
     metrics.report("cluster", true);
     metrics
 }
@@ -31,8 +30,7 @@ fn metrics_in(expression: &str) -> Vec<(&str, Vec<&str>)> {
     let found = expression.match_indices("rukpak_").map(|(start, _)| {
         let text = expression.get(start..).unwrap();
         let name = text.split(|c| !is_word(c)).next().unwrap();
-        let rest = text.strip_prefix(name).unwrap();
-        let labels = rest.strip_prefix('{');
+        let labels = text.strip_prefix(name).unwrap().strip_prefix('{');
         let selector = labels.and_then(|labels| labels.split_once('}'));
         let pairs = selector.map_or("", |(selector, _)| selector).split(',');
         let labels = pairs.filter_map(|pair| Some(pair.trim().split_once('=')?.0));
@@ -93,23 +91,19 @@ fn upgrade_concerns_are_counted() {
     let operators: Vec<InstalledOperator> = operators.collect();
     let metrics = Metrics::new();
     gate(&metrics, &assess(&ClusterKind::Kubernetes, &operators, &[]));
-    for line in [
-        "rukpak_upgrade_concerns{effect=\"warns\"} 3000",
-        "rukpak_upgrade_concerns{effect=\"blocks\"} 0",
-    ] {
-        assert_eq!(lines(&metrics, line), [line]);
+    for concerns in ["{effect=\"warns\"} 3000", "{effect=\"blocks\"} 0"] {
+        let line = format!("rukpak_upgrade_concerns{concerns}");
+        assert_eq!(lines(&metrics, &line), [line]);
     }
 }
 
 #[test]
 fn every_metric_is_described() {
     let described = include_str!("../../../../docs/monitoring.md");
-    let metrics = with_all();
-    let text = metrics.render();
+    let text = with_all().render();
     let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     for name in names.filter_map(|line| line.split(' ').next()) {
-        let is_described = described.contains(&format!("`{name}"));
-        assert!(is_described, "docs/monitoring.md does not describe {name}");
+        assert_rows!(described.contains(&format!("`{name}")) => true, "docs/monitoring.md does not describe {name}");
     }
 }
 
@@ -141,16 +135,14 @@ fn deleted_platform_operators_have_no_metrics() {
     };
     let line =
         |name: &str, is: u8| format!("rukpak_platform_operator_installed{{name=\"{name}\"}} {is}");
-    let both = operators(&[("a", true), ("b", false)]);
-    assert_eq!(both, [line("a", 1), line("b", 0)]);
+    assert_rows!(operators(&[("a", true), ("b", false)]) => [line("a", 1), line("b", 0)]);
     assert_eq!(operators(&[("b", true)]), [line("b", 1)]);
 }
 
 #[test]
 fn counters_are_rendered() {
     let metrics = Metrics::new();
-    let ended = metrics.reconcile(Controller::Bundle);
-    drop(ended);
+    drop(metrics.reconcile(Controller::Bundle));
     let running = metrics.reconcile(Controller::Instance);
     metrics.failed(Controller::Instance, "InstallFailed");
     metrics.failed(Controller::Instance, "InstallFailed");

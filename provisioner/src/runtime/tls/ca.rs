@@ -30,7 +30,7 @@ pub(super) const OVERLAP: SignedDuration = SignedDuration::from_hours(30 * 24);
 pub(super) const CERTIFICATE_LIFETIME: SignedDuration = SignedDuration::from_hours(20 * 24);
 pub(super) const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(10 * 24);
 /// Tolerated difference between clocks.
-const SKEW: SignedDuration = SignedDuration::from_mins(10);
+pub(super) const SKEW: SignedDuration = SignedDuration::from_mins(10);
 
 /// Reason why no certificate can be issued.
 #[derive(Debug, thiserror::Error)]

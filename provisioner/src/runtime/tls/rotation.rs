@@ -19,11 +19,11 @@ use tracing::{debug, error, info, warn};
 use unpacker::Digest;
 
 use super::{
-    ca::{self, CaRotation, RENEW_BEFORE},
+    ca::{self, CaRotation, RENEW_BEFORE, SKEW},
     certificate::{self, ServingCertificate},
     secret,
 };
-use apply::{backoff::WatchBackoff, ssa::MANAGER};
+use apply::{api_error, backoff::WatchBackoff, ssa::MANAGER};
 
 /// Interval of reconciles without a watch event.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(3600);
@@ -59,6 +59,9 @@ enum Error {
 struct ServedCertificate {
     /// Hash of the CA certificate and key that issued it, or the resourceVersion of the Secret.
     issuer: String,
+    /// Start of its validity; `None` if another tool manages it.
+    starts: Option<Timestamp>,
+    /// Time at which it is replaced; `None` if another tool manages it.
     renewed: Option<Timestamp>,
 }
 
@@ -89,6 +92,25 @@ pub(crate) struct CertificateManager {
     certificate: Arc<ServingCertificate>,
     ca_bundle: watch::Sender<Option<String>>,
     served: Option<ServedCertificate>,
+}
+
+impl ServedCertificate {
+    /// Returns a certificate that the CA issues now.
+    fn issued(issuer: String, now: Timestamp, ends: Timestamp) -> Self {
+        Self {
+            issuer,
+            starts: now.checked_sub(SKEW).ok(),
+            renewed: ends.checked_sub(RENEW_BEFORE).ok(),
+        }
+    }
+
+    /// Reports whether the certificate is of this CA and need not be replaced. If the clock is set back, a certificate may
+    /// not be valid yet.
+    fn is_valid(&self, issuer: &str, now: Timestamp) -> bool {
+        self.issuer == issuer
+            && self.starts.is_some_and(|starts| starts <= now)
+            && self.renewed.is_some_and(|renewed| now < renewed)
+    }
 }
 
 impl CertificateManager {
@@ -142,7 +164,7 @@ impl CertificateManager {
                 Err(Error::Race) => Duration::from_millis(fastrand::u64(10..100)),
                 Err(problem) => {
                     failures += 1;
-                    let cause = problem.source().map(ToString::to_string);
+                    let cause = problem.source().map(api_error::chain);
                     let service = self.config.service;
                     if self.served.is_some() {
                         warn!(
@@ -257,19 +279,14 @@ impl CertificateManager {
         let current = &cas.current;
         let issuer =
             Digest::sha256(format!("{}{}", current.certificate, current.key).as_bytes()).hex();
-        let is_valid = self.served.as_ref().is_some_and(|served| {
-            served.issuer == issuer && served.renewed.is_some_and(|renewed| now < renewed)
-        });
-        if is_valid {
+        let served = self.served.as_ref();
+        if served.is_some_and(|served| served.is_valid(&issuer, now)) {
             return Ok(());
         }
         let (certificate, ends) = current.issue(&self.config.names, now)?;
         self.certificate.serve(certificate);
         info!(service = self.config.service, %ends, "issued a new serving certificate");
-        self.served = Some(ServedCertificate {
-            issuer,
-            renewed: ends.checked_sub(RENEW_BEFORE).ok(),
-        });
+        self.served = Some(ServedCertificate::issued(issuer, now, ends));
         Ok(())
     }
 
@@ -284,6 +301,7 @@ impl CertificateManager {
         })?;
         let served = ServedCertificate {
             issuer: secret.resource_version().unwrap_or_default(),
+            starts: None,
             renewed: None,
         };
         if self.served.as_ref() != Some(&served) {
@@ -352,7 +370,10 @@ async fn changed(
                 Event::Apply(_) | Event::Delete(_) | Event::InitApply(_) | Event::InitDone,
             )) => return,
             Some(Ok(Event::Init)) => {}
-            Some(Err(error)) => debug!(%error, "failed to watch the certificate Secret"),
+            Some(Err(error)) => {
+                let error = api_error::chain(&error);
+                debug!(error, "failed to watch the certificate Secret");
+            }
             None => return std::future::pending().await,
         }
     }
@@ -381,8 +402,27 @@ async fn send<T>(
 #[cfg(test)]
 mod tests {
     use futures::stream;
+    use jiff::SignedDuration;
 
-    use super::*;
+    use super::{ca::CERTIFICATE_LIFETIME, *};
+
+    #[test]
+    fn certificate_of_a_future_clock_is_replaced() {
+        let now: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+        let served = ServedCertificate::issued("a".to_owned(), now, now + CERTIFICATE_LIFETIME);
+        let is_valid =
+            |issuer, minutes| served.is_valid(issuer, now + SignedDuration::from_mins(minutes));
+        let renewal = 10 * 24 * 60;
+        assert_rows! {
+            is_valid("a", 0) => true;
+            is_valid("b", 0) => false;
+            is_valid("a", -10) => true, "clocks may differ";
+            is_valid("a", -11) => false;
+            is_valid("a", -6 * 60) => false;
+            is_valid("a", renewal - 1) => true;
+            is_valid("a", renewal) => false;
+        }
+    }
 
     #[test]
     fn retry_delay_grows_up_to_a_maximum() {
@@ -396,12 +436,8 @@ mod tests {
     async fn list_without_the_secret_is_a_change() {
         // Deleted between the read and the start of the watch, so no event reports it.
         let begun = stream::iter([Ok(Event::Init)]).chain(stream::pending());
-        let begun = std::pin::pin!(begun);
-        let timeouts = Duration::from_millis(50);
-        assert!(time::timeout(timeouts, changed(begun)).await.is_err());
+        assert_rows!(time::timeout(Duration::from_millis(50), changed(std::pin::pin!(begun))).await.is_err() => true);
         let ended = stream::iter([Ok(Event::Init), Ok(Event::InitDone)]).chain(stream::pending());
-        let ended = std::pin::pin!(ended);
-        let over = time::timeout(Duration::from_secs(5), changed(ended)).await;
-        assert!(over.is_ok());
+        assert_rows!(time::timeout(Duration::from_secs(5), changed(std::pin::pin!(ended))).await.is_ok() => true);
     }
 }

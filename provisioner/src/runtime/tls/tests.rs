@@ -47,10 +47,8 @@ fn ca_is_succeeded_by_a_published_successor() {
     ] {
         let (rotated, found) = rotate(&cas, start + days(day));
         assert_eq!(found, change, "day {day}");
-        let count = rotated.bundle().matches("BEGIN").count();
-        assert_eq!(count, certificates, "day {day}");
-        let again = rotated.rotate(start + days(day)).unwrap();
-        assert!(again.is_none(), "day {day}, again");
+        assert_rows!(rotated.bundle().matches("BEGIN").count() => certificates, "day {day}");
+        assert_rows!(rotated.rotate(start + days(day)).unwrap().is_none() => true, "day {day}, again");
         cas = rotated;
     }
     assert!(first != cas.current);
@@ -83,8 +81,7 @@ fn certificates_are_limited_to_their_names_and_their_ca() {
     let (_, ends) = ca.issue(&names(), late).unwrap();
     assert_eq!(ends, ca.ends);
     // A name that clients cannot verify is rejected when the certificate is issued.
-    assert!(ca.issue(&["not a name".to_owned()], now()).is_err());
-    assert!(ca.issue(&[], now()).is_err());
+    assert!(ca.issue(&["not a name".to_owned()], now()).is_err() && ca.issue(&[], now()).is_err());
 }
 
 #[test]
@@ -92,23 +89,19 @@ fn secret_round_trips_and_detects_corruption() {
     let start = now();
     let old = CaRotation::new(start - days(300)).unwrap();
     let next = CertificateAuthority::new(start).unwrap();
-    let previous = RetiredCa {
-        certificate: old.current.certificate.clone(),
-        ends: old.current.ends,
-    };
+    let (certificate, ends) = (old.current.certificate.clone(), old.current.ends);
+    let previous = RetiredCa { certificate, ends };
     let full = with!(CaRotation::new(start).unwrap() => next: Some(next), previous: Some(previous));
     for cas in [&old, &full] {
         let secret = secret::write(cas, "a", "b", None);
-        assert!(secret::is_managed(&secret));
-        assert!(secret::read(&secret).as_ref() == Some(cas));
+        assert!(secret::is_managed(&secret) && secret::read(&secret).as_ref() == Some(cas));
     }
     for key in ["tls.crt", "tls.key"] {
         let mut secret = secret::write(&full, "a", "b", None);
         let data = secret.data.as_mut().unwrap();
         data.insert(key.to_owned(), ByteString(b"nonsense".to_vec()));
         let read = secret::read(&secret).unwrap();
-        let issued = read.current.issue(&names(), start);
-        assert!(matches!(issued, Err(Error::Damaged)), "{key}");
+        assert_rows!(matches!(read.current.issue(&names(), start), Err(Error::Damaged)) => true, "{key}");
         secret.data.as_mut().unwrap().remove(key);
         assert!(secret::read(&secret).is_none(), "no {key}");
     }

@@ -63,14 +63,11 @@ mod tests {
 
     #[test]
     fn truncation_splits_no_character() {
-        let cases = [
-            ("abc", 4, "abc"),
-            ("abc", 2, "ab"),
-            ("aé", 2, "a"),
-            ("é", 1, ""),
-        ];
-        for (text, limit, expected) in cases {
-            assert_eq!(truncate(text, limit), expected);
-        }
+        ::tests::assert_each!(|text, limit, expected| truncate(text, limit) => expected;
+            "abc", 4 => "abc";
+            "abc", 2 => "ab";
+            "aé", 2 => "a";
+            "é", 1 => "";
+        );
     }
 }

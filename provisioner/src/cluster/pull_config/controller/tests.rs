@@ -5,13 +5,6 @@ use serde_json::json;
 
 use super::*;
 
-fn served(sources: &[Source]) -> BTreeMap<Source, ApiResource> {
-    let all = kinds().into_iter();
-    let chosen = all.filter(|(source, _)| sources.contains(source));
-    let kinds = chosen.map(|(source, kind)| (source, ApiResource::from_gvk(&kind)));
-    kinds.collect()
-}
-
 fn one(source: Source, spec: serde_json::Value) -> (Source, Vec<DynamicObject>) {
     let object =
         json!({"apiVersion": "v1", "kind": "K", "metadata": {"name": "cluster"}, "spec": spec});
@@ -29,22 +22,21 @@ fn only_served_and_named_objects_are_watched() {
             => vec!["ImageDigestMirrorSet /*", "Image /cluster", "Secret openshift-config/pull-secret"];
         &[Image, Proxy], vec![ca("cas"), one(Proxy, json!({"trustedCA": {"name": "more"}}))]
             => vec![
-                "Image /cluster",
-                "Proxy /cluster",
-                "Secret openshift-config/pull-secret",
-                "ConfigMap openshift-config/cas",
+                "Image /cluster", "Proxy /cluster", "Secret openshift-config/pull-secret", "ConfigMap openshift-config/cas",
                 "ConfigMap openshift-config/more",
             ];
         &[Image], vec![ca("cas,metadata.name!=x")] => vec!["Image /cluster", "Secret openshift-config/pull-secret"];
     ] {
-        let desired = targets(&served(sources), &objects.into_iter().collect());
+        let kinds = kinds().into_iter();
+        let served = kinds.filter(|(source, _)| sources.contains(source));
+        let served = served.map(|(source, kind)| (source, ApiResource::from_gvk(&kind)));
+        let desired = targets(&served.collect(), &objects.into_iter().collect());
         let descriptions = desired.values().map(|target| {
             let name = target.name.as_deref().unwrap_or("*");
             let namespace = target.namespace.unwrap_or_default();
             format!("{} {namespace}/{name}", target.resource.kind)
         });
-        let descriptions: Vec<_> = descriptions.collect();
-        assert_eq!(descriptions, watched);
+        assert_eq!(descriptions.collect::<Vec<_>>(), watched);
     }
 }
 

@@ -166,8 +166,7 @@ fn invalid_entries_are_skipped_and_reported() {
     let never = set("ghcr.io", &["a.example", "ghcr.io"], true);
     let lost = set("gcr.io", &["https://a.example"], true);
     let sets = [&bad_source, &bad_mirror, &never, &lost].map(|set| set_entry(Pull::Digests, set));
-    let lists = registries(&["org", "*.a/b"], &["a*b.io", ""], &[]);
-    let (mirrors, problems) = rules(&sets, &lists);
+    let (mirrors, problems) = rules(&sets, &registries(&["org", "*.a/b"], &["a*b.io", ""], &[]));
     assert_rows!(rule_lines(&mirrors) => ["gcr.io blocked", "ghcr.io blocked a.example@", "quay.io a.example@"]);
     let texts: Vec<_> = problems.iter().map(|one| one.text.as_str()).collect();
     assert_eq!(texts.len(), 9, "{texts:#?}");
@@ -193,15 +192,12 @@ fn excess_sets_and_entries_are_reported_and_bounded() {
     let many = lines.iter().map(|host| set(host, &["a.example"], false));
     let many: Vec<_> = many.collect();
     let sets = many.iter().map(|set| set_entry(Pull::Digests, set));
-    let sets: Vec<_> = sets.collect();
     let lists = with!(RegistrySources::default() => insecure_registries: lines.clone());
-    let (mirrors, problems) = rules(&sets, &lists);
+    let (mirrors, problems) = rules(&sets.collect::<Vec<_>>(), &lists);
     assert_eq!(mirrors.rules().len(), MAX_ENTRIES);
     assert_eq!(problems.len(), 2, "{problems:?}");
     // A long cycle terminates as well.
-    let forth = lines.iter().map(String::as_str).take(MAX_ENTRIES);
-    let forth: Vec<&str> = forth.collect();
+    let forth: Vec<&str> = lines.iter().map(String::as_str).take(MAX_ENTRIES).collect();
     let back: Vec<&str> = forth.iter().rev().copied().collect();
-    let order = ordered("s", &[forth, back]);
-    assert_rows!(order.iter().filter(|name| **name != "s").collect::<BTreeSet<_>>().len() => MAX_ENTRIES);
+    assert_rows!(ordered("s", &[forth, back]).iter().filter(|name| **name != "s").collect::<BTreeSet<_>>().len() => MAX_ENTRIES);
 }

@@ -75,8 +75,7 @@ fn cluster_configuration_is_applied() {
     assert_rows!(sources => ["a.example", "b.example", "c.example", "d.example"]);
     assert_eq!(configuration.roots, ca.pem());
     assert_rows!(configuration.cas.keys().collect::<Vec<_>>() => ["r.example:5000", "s.example"]);
-    let proxies = Proxies::of_cluster("http://proxy:3128", "", ".svc");
-    assert_eq!(configuration.proxies, Some(proxies));
+    assert_rows!(configuration.proxies => Some(Proxies::of_cluster("http://proxy:3128", "", ".svc")));
     assert!(configuration.credentials.names("quay.io", "app"));
 
     let (configuration, problems) = read(Vec::new());
@@ -85,8 +84,7 @@ fn cluster_configuration_is_applied() {
 
 #[test]
 fn flags_precede_the_cluster_configuration() {
-    let ca = TestCa::new("lab");
-    let (configuration, _) = read(every_source(&ca));
+    let (configuration, _) = read(every_source(&TestCa::new("lab")));
     let own = "[[registry]]\nlocation = \"a.example\"\nblocked = true\n";
     let own = Mirrors::from_registries_conf(own).unwrap();
     let proxies = Proxies::of_cluster("http://mine:1", "", "");
@@ -150,8 +148,7 @@ fn unusable_configuration_is_skipped_and_reported() {
 
 #[test]
 fn malformed_object_does_not_affect_others() {
-    let ca = TestCa::new("lab");
-    let mut all = every_source(&ca);
+    let mut all = every_source(&TestCa::new("lab"));
     let odd = object("odd", json!({"spec": {"imageDigestMirrors": "x"}}));
     all.push((Source::ImageDigestMirrorSet, odd));
     let (configuration, problems) = read(all);

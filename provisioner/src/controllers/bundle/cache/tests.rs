@@ -2,6 +2,7 @@ use futures::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fixtures::condition;
 use Event::{Apply, Delete, Init, InitApply, InitDone};
 
 type Make = fn() -> Event<Bundle>;
@@ -24,11 +25,7 @@ fn bundle(name: &str, source: &str, mut metadata: Value) -> Bundle {
     if source == "unpacked" {
         bundle["status"] = json!({
             "phase": "Unpacked", "contentDigest": unpacked().to_string(), "resolvedSource": {"type": "image"},
-            "contentURL": "https://a",
-            "conditions": [{
-                "type": "Unpacked", "status": "True", "reason": "UnpackSuccessful", "message": "",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }],
+            "contentURL": "https://a", "conditions": [condition("Unpacked", "True", "UnpackSuccessful", "")],
         });
     }
     crate::fixtures::object(bundle)

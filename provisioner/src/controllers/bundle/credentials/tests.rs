@@ -62,8 +62,7 @@ fn each_source_type_requires_its_secret_type() {
         "kubernetes.io/dockerconfigjson", ".dockerconfigjson" => &br#"{"auths":{"quay.io":{"auth":"bWU6aHVzaA=="}}}"#[..];
         "kubernetes.io/dockercfg", ".dockercfg" => br#"{"quay.io":{"auth":"bWU6aHVzaA=="}}"#;
     ] {
-        let pull = secret(type_, &[(key, config)]);
-        let access = read(image.clone(), Some(&pull)).unwrap();
+        let access = read(image.clone(), Some(&secret(type_, &[(key, config)]))).unwrap();
         assert!(access.registries.names("quay.io", "a/b"), "{type_}");
         assert_eq!(access.trust.verify, Verify::Never);
         assert_eq!(access.trust.roots.trim(), BEGIN);

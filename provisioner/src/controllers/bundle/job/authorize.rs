@@ -109,7 +109,7 @@ mod tests {
         let of_job = owner("batch/v1", "Job", "job", true);
         let good = job(&of_bundle);
         let own_pod = pod(std::slice::from_ref(&of_job));
-        for (why, job, pod, uid, expected) in ::tests::rows![
+        assert_each!(|why, job, pod, uid, expected| authorize_upload(&bundle("bundle"), &job, &pod, uid) => expected;
             "all is well", good.clone(), own_pod.clone(), "pod" => Ok(());
             "a later pod of the same name", good.clone(), own_pod.clone(), "earlier" => Err(UploadDenied::PodReplaced);
             "a pod without a Job", good.clone(), pod(&[]), "pod" => Err(UploadDenied::Foreign);
@@ -121,9 +121,7 @@ mod tests {
             "another Bundle's Job", job(&owner(rukpak, "Bundle", "other", true)), own_pod.clone(), "pod" => Err(UploadDenied::Foreign);
             "a Bundle of another API", job(&owner("example.com/v1", "Bundle", "bundle", true)), own_pod.clone(), "pod"
                 => Err(UploadDenied::Foreign);
-        ] {
-            assert_rows!(authorize_upload(&bundle("bundle"), &job, &pod, uid) => expected, "{why}");
-        }
+        );
         let deletion = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
         let terminating = with!(good => metadata.deletion_timestamp: deletion);
         assert_rows! {

@@ -13,10 +13,8 @@ use super::*;
 use crate::{controllers::catalog_source::max_openshift::CatalogMaximum, fixtures::key};
 
 fn named(namespace: Option<&str>, name: &str) -> CatalogRef {
-    CatalogRef {
-        name: name.to_owned(),
-        namespace: namespace.map(str::to_owned),
-    }
+    let (name, namespace) = (name.to_owned(), namespace.map(str::to_owned));
+    CatalogRef { name, namespace }
 }
 
 /// Returns a cache of these namespaces before their catalogs are listed.
@@ -39,10 +37,8 @@ fn put(cache: &mut CatalogCache, key: &CatalogKey, priority: i64, read: CatalogC
 }
 
 fn as_image(uid: &str, image: &str) -> CatalogIdentity {
-    CatalogIdentity {
-        uid: Some(uid.to_owned()),
-        origin: Some(("image", image.to_owned())),
-    }
+    let (uid, origin) = (Some(uid.to_owned()), Some(("image", image.to_owned())));
+    CatalogIdentity { uid, origin }
 }
 
 fn package(name: &str, bundle: &str, image: &str, max: &str) -> Package {
@@ -177,8 +173,7 @@ fn unqualified_catalog_is_searched_in_namespace_order() {
         Some("b"), "mine" => vec![];
     );
     assert_eq!(offer_lines(&cache, "etcd", None).len(), 3);
-    assert!(!cache.are_listed());
-    assert!(cache.listed("a") && !cache.are_listed());
+    assert!(!cache.are_listed() && cache.listed("a") && !cache.are_listed());
     assert!(cache.listed("z") && !cache.listed("z") && cache.are_listed());
 }
 
@@ -186,11 +181,8 @@ fn unqualified_catalog_is_searched_in_namespace_order() {
 fn forbidden_namespace_counts_as_an_unavailable_catalog() {
     let mut cache = listing(&["z", "a"]);
     put(&mut cache, &key("a", "mine"), 0, all(Vec::new()));
-    assert!(cache.listed("a"));
-    assert!(!cache.refused("other", "no".to_owned()));
-    assert!(!cache.are_listed());
-    assert!(cache.refused("z", "no".to_owned()));
-    assert!(!cache.refused("z", "no".to_owned()));
+    assert!(cache.listed("a") && !cache.refused("other", "no".to_owned()) && !cache.are_listed());
+    assert!(cache.refused("z", "no".to_owned()) && !cache.refused("z", "no".to_owned()));
     assert!(cache.are_listed(), "there is nothing to wait for");
     let (mine, hidden) = ("a/mine 0: absent", "z/* 0: no");
     assert_each!(|only, expected| offer_lines(&cache, "etcd", only.as_ref()) => expected;

@@ -130,7 +130,7 @@ async fn follow_deployments(
             }
             Some(Some(Err(error))) => {
                 warn!(
-                    %error,
+                    error = api_error::chain(&error),
                     "failed to watch the Deployments {OPERATOR}; grant the provisioner list and watch on them, or set \
                      --catalog-server"
                 );
@@ -198,7 +198,7 @@ async fn watch_cluster_operator(ctx: &Context, sender: &watch::Sender<ClusterFac
             let api: Api<ClusterOperator> = Api::all(ctx.client.clone());
             watch_one(api, CLUSTER_OPERATOR, report, |error| {
                 warn!(
-                    %error,
+                    error = api_error::chain(error),
                     "failed to watch ClusterOperator {CLUSTER_OPERATOR}; image templates keep the last known OLM version"
                 );
                 change(sender, FactSource::ClusterOperator, |_| {});
@@ -254,7 +254,7 @@ async fn follow_packageserver(
             }
             Err(error) => {
                 warn!(
-                    %error,
+                    error = api_error::chain(&error),
                     "failed to watch ClusterServiceVersion {PACKAGESERVER}; image templates keep the last known OLM version"
                 );
                 change(sender, FactSource::Packageserver, |_| {});
@@ -282,10 +282,8 @@ mod tests {
     #[tokio::test]
     async fn only_refused_watches_make_olm_the_server() {
         let failed = |code: u16| {
-            let status = Status::failure("no", "Any").with_code(code);
-            Err(watcher::Error::InitialListFailed(kube::Error::Api(
-                status.boxed(),
-            )))
+            let error = kube::Error::Api(Status::failure("no", "Any").with_code(code).boxed());
+            Err(watcher::Error::InitialListFailed(error))
         };
         let listed = || vec![Ok(Event::Init), Ok(Event::InitDone)];
         for (was_serving, error, expected) in ::tests::rows![

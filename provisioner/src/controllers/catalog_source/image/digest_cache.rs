@@ -6,8 +6,9 @@
 //! not exist yet. The record also provides the last image while a template resolves to none.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, DirEntry, File},
-    io::{self, Read as _, Write as _},
+    io::{self, ErrorKind, Read as _, Write as _},
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -110,6 +111,31 @@ impl DigestCache {
         fs::rename(&temporary, &path)
     }
 
+    /// Returns the content digests of all records. A malformed record is ignored, but an error of the file system is not,
+    /// because the content of an unread record must not be removed.
+    pub(in crate::controllers::catalog_source) fn digests(&self) -> io::Result<BTreeSet<Digest>> {
+        let records = match fs::read_dir(&self.directory) {
+            Ok(records) => records,
+            // No content was recorded yet.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeSet::new()),
+            Err(error) => return Err(error),
+        };
+        let mut digests = BTreeSet::new();
+        for record in records {
+            let text = match read(&record?.path()) {
+                Ok(text) => text,
+                Err(error) => match error.kind() {
+                    // The CatalogSource was deleted, or the record is not text.
+                    ErrorKind::NotFound | ErrorKind::InvalidData => continue,
+                    _ => return Err(error),
+                },
+            };
+            let record = CacheRecord::parse(&text);
+            digests.extend(record.and_then(|record| record.digest));
+        }
+        Ok(digests)
+    }
+
     /// Removes the record of a deleted CatalogSource.
     pub(in crate::controllers::catalog_source) fn forget(&self, uid: &str) {
         // A record that cannot be removed is harmless.
@@ -117,27 +143,11 @@ impl DigestCache {
     }
 
     fn record(&self, uid: &str) -> Option<CacheRecord> {
-        let text = self.read(uid)?;
-        let (digest, remaining) = text.strip_suffix('\n')?.split_once('\n')?;
-        let (image, template) = match remaining.split_once('\n') {
-            Some((image, template)) => (image, Some(template.parse().ok()?)),
-            None => (remaining, None),
-        };
-        Some(CacheRecord {
-            digest: match digest {
-                NO_DIGEST => None,
-                digest => Some(digest.parse().ok()?),
-            },
-            image: image.to_owned(),
-            template,
-        })
+        CacheRecord::parse(&self.read(uid)?)
     }
 
     fn read(&self, uid: &str) -> Option<String> {
-        let mut text = String::new();
-        let file = File::open(self.path(uid)).ok()?;
-        file.take(MAX_RECORD_SIZE).read_to_string(&mut text).ok()?;
-        Some(text)
+        read(&self.path(uid)).ok()
     }
 
     /// Removes the oldest tenth of the records if the cache has `max_records` or more.
@@ -163,6 +173,34 @@ impl DigestCache {
     }
 }
 
+// === impl CacheRecord ===
+
+impl CacheRecord {
+    fn parse(text: &str) -> Option<Self> {
+        let (digest, remaining) = text.strip_suffix('\n')?.split_once('\n')?;
+        let (image, template) = match remaining.split_once('\n') {
+            Some((image, template)) => (image, Some(template.parse().ok()?)),
+            None => (remaining, None),
+        };
+        Some(Self {
+            digest: match digest {
+                NO_DIGEST => None,
+                digest => Some(digest.parse().ok()?),
+            },
+            image: image.to_owned(),
+            template,
+        })
+    }
+}
+
+/// Reads the text of a record.
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let file = File::open(path)?;
+    file.take(MAX_RECORD_SIZE).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 /// Returns the digest of a template, because a template may be long and contain line breaks.
 fn template_digest(template: Option<&str>) -> Option<Digest> {
     template.map(|template| Digest::sha256(template.as_bytes()))
@@ -175,10 +213,8 @@ mod tests {
     const IMAGE: &str = "example.com/catalog:v1";
 
     fn plain(image: &str) -> ImageSelector<'_> {
-        ImageSelector {
-            image,
-            template: None,
-        }
+        let template = None;
+        ImageSelector { image, template }
     }
 
     fn digest(cache: &DigestCache, uid: &str, image: &str) -> Option<Digest> {
@@ -186,10 +222,8 @@ mod tests {
     }
 
     fn named<'a>(image: &'a str, template: &'a str) -> ImageSelector<'a> {
-        ImageSelector {
-            image,
-            template: Some(template),
-        }
+        let template = Some(template);
+        ImageSelector { image, template }
     }
 
     #[test]
@@ -269,6 +303,27 @@ mod tests {
         again.forget("u1");
         assert_eq!(digest(&again, "u1", next), None);
         assert_rows!(fs::read_dir(dir.path()).unwrap().count() => 1, "all in one directory");
+    }
+
+    #[test]
+    fn digests_of_all_readable_records_are_returned() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = DigestCache::new(dir.path());
+        assert_rows!(cache.digests().unwrap() => BTreeSet::new(), "no directory");
+        let (one, two) = (Digest::sha256(b"one"), Digest::sha256(b"two"));
+        cache.put("u1", plain(IMAGE), Some(one)).unwrap();
+        cache.put("u2", named(IMAGE, "t"), Some(two)).unwrap();
+        cache.put("u3", plain(IMAGE), Some(one)).unwrap();
+        cache.put("u4", named(IMAGE, "t"), None).unwrap();
+        fs::write(cache.path("u5"), "").unwrap();
+        fs::write(cache.path("u6"), [0xff, 0xfe]).unwrap();
+        assert_eq!(cache.digests().unwrap(), [one, two].into());
+        cache.forget("u1");
+        cache.put("u2", plain("r/other"), None).unwrap();
+        assert_rows!(cache.digests().unwrap() => [one].into(), "u3 has it");
+        // A record that cannot be read.
+        fs::create_dir(cache.path("u7")).unwrap();
+        assert!(cache.digests().is_err());
     }
 
     #[test]

@@ -51,8 +51,7 @@ mod tests {
         let slots = RegistrySlots::default();
         let acquire = |domain| slots.acquire(domain).now_or_never();
         let mut pulls: Vec<_> = (0..MAX_PULLS).map(|_| acquire("quay.io")).collect();
-        assert!(pulls.iter().all(Option::is_some));
-        assert!(acquire("quay.io").is_none());
+        assert!(pulls.iter().all(Option::is_some) && acquire("quay.io").is_none());
         let other = acquire("ghcr.io");
         assert!(other.is_some());
         pulls.pop();

@@ -1,6 +1,7 @@
 //! Images that can never be catalogs. Reading one may take minutes while other catalogs wait, so a rejected
 //! image is not read again.
 
+use apply::api_error;
 use catalog::{registry, sqlite};
 
 use super::Error;
@@ -29,7 +30,7 @@ impl RejectedImage {
         Some(Self {
             digest,
             for_serving,
-            reason: manifests::error::chain(error),
+            reason: api_error::chain(error),
         })
     }
 
@@ -109,18 +110,16 @@ mod tests {
     use super::*;
 
     fn empty() -> Error {
-        Error::Empty {
-            catalog: "a/b".to_owned(),
-            found: String::new(),
-        }
+        let (catalog, found) = ("a/b".to_owned(), String::new());
+        Error::Empty { catalog, found }
     }
 
     #[test]
     fn content_errors_are_terminal_and_others_transient() {
         let full = || io::Error::from(io::ErrorKind::StorageFull);
-        let within = |source| unpacker::Error::Layer {
-            name: "a".to_owned(),
-            source: Box::new(source),
+        let within = |source| {
+            let (name, source) = ("a".to_owned(), Box::new(source));
+            unpacker::Error::Layer { name, source }
         };
         let serving = |error| Error::Serving(registry_server::Error::Catalog(error));
         let (path, total) = (std::path::PathBuf::from("a"), std::time::Duration::ZERO);

@@ -15,10 +15,8 @@ fn annotated(spec: &Value, annotations: &[(&str, &str)]) -> CatalogSource {
 }
 
 fn image(reference: &str, poll: Option<PollInterval>) -> CatalogLocation {
-    CatalogLocation::Image {
-        reference: reference.to_owned(),
-        poll,
-    }
+    let reference = reference.to_owned();
+    CatalogLocation::Image { reference, poll }
 }
 
 fn unresolved(why: &str) -> CatalogLocation {
@@ -55,9 +53,9 @@ fn catalog_is_read_from_its_server_or_after_a_delay_from_image() {
     let by_map = json!({"sourceType": "configmap", "configMap": "a"});
     let served = |address: &str| CatalogLocation::Address(address.to_owned());
     let map = CatalogLocation::ConfigMap("a".to_owned());
-    let wait = |why: &str, left| CatalogLocation::Pending {
-        why: why.to_owned(),
-        left: Duration::from_secs(left),
+    let wait = |why: &str, left| {
+        let (why, left) = (why.to_owned(), Duration::from_secs(left));
+        CatalogLocation::Pending { why, left }
     };
     assert_each!(|spec, status, has_olm, waited, expected| decide(&source(spec, status), has_olm, waited) => expected;
         &by_image, &none, false, 0 => image("r/c:v1", None);
@@ -138,8 +136,7 @@ fn annotation_sets_the_image_of_a_source_without_image() {
     assert_rows!(decide_in(&annotated(&spec, &[]), &around, 0) => CatalogLocation::Invalid(invalid.to_owned()));
     let template = "r/c:v{kube_minor_version}";
     let source = annotated(&spec, &[(CATALOG_IMAGE_TEMPLATE, template)]);
-    let planned = plan(&source, &around, None, Duration::ZERO).unwrap();
-    assert_rows!(planned.image.unwrap().write.as_deref() => Some("r/c:v20"));
+    assert_rows!(plan(&source, &around, None, Duration::ZERO).unwrap().image.unwrap().write.as_deref() => Some("r/c:v20"));
     assert_eq!(templates(&source).collect::<Vec<_>>(), [template]);
 }
 
@@ -227,20 +224,12 @@ fn edited_template_is_followed_even_if_it_has_the_same_image() {
     let of = |template| annotated(&spec, &[(CATALOG_IMAGE_TEMPLATE, template)]);
     let before = of("r/c:{kube_major_version}.{kube_minor_version}");
     let planned = plan(&before, &around, None, Duration::ZERO);
-    let still = |now| {
-        is_unchanged(
-            planned.as_ref(),
-            &before,
-            now,
-            &around,
-            None,
-            Duration::ZERO,
-        )
-    };
+    let (plan_before, waited) = (planned.as_ref(), Duration::ZERO);
+    let still = |now| is_unchanged(plan_before, &before, now, &around, None, waited);
     let edited = of("r/c:1.{kube_minor_version}");
     // PlatformOperators stop using content of the former template at once, so the catalog is read again.
     assert_rows! {
-        plan(&edited, &around, None, Duration::ZERO) => planned;
+        plan(&edited, &around, None, waited).as_ref() => plan_before;
         still(&before) => true;
         still(&edited) => false;
     }

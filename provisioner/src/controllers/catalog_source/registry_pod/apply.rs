@@ -2,6 +2,7 @@
 
 use std::{fmt::Debug, time::Duration};
 
+use apply::api_error;
 use jiff::Timestamp;
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -69,7 +70,7 @@ pub enum Error {
     #[error("the reconcile was cancelled")]
     Cancelled,
     /// The Pod Security Standard of the namespace cannot be read.
-    #[error("error fetching defaultNamespace: {0}")]
+    #[error("error fetching defaultNamespace: {}", api_error::chain(.0))]
     Namespace(#[source] kube::Error),
 }
 
@@ -327,7 +328,7 @@ impl<'a> RegistryPodClient<'a> {
             }
             let annotations = json!({"metadata": {"annotations": changes}});
             if let Err(error) = self.patch(&pod.name_any(), &annotations).await {
-                let problem = manifests::error::chain(&error);
+                let problem = api_error::chain(&error);
                 let catalog = format!("{}/{}", self.namespace, self.name);
                 warn!(
                     catalog,

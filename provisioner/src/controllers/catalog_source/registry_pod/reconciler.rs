@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use apply::api_error;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::{Client, ResourceExt as _};
@@ -289,7 +290,7 @@ impl RegistryPodReconciler {
             self.is_assumed = true;
         }
         // A node may still be able to pull the image.
-        let problem = manifests::error::chain(&error);
+        let problem = api_error::chain(&error);
         warn!(
             catalog = %self.key(),
             error = problem,
@@ -299,12 +300,9 @@ impl RegistryPodReconciler {
     }
 
     /// Returns the time until the next check of the tag, or `None` if the tag is not polled or the next poll is awaited.
-    fn until_due(&self, now: Timestamp) -> Option<Duration> {
+    fn until_due(&mut self, now: Timestamp) -> Option<Duration> {
         let poll = self.config.poll?;
-        let passed = self.last_check.map_or(poll, |asked| {
-            // Clock skew: a check in the future counts as one that was made now.
-            Duration::try_from(now.duration_since(asked)).unwrap_or_default()
-        });
+        let passed = since_check(&mut self.last_check, now).unwrap_or(poll);
         let left = poll.saturating_sub(passed);
         self.pending_poll.due_in(left, self.checked.as_deref())
     }
@@ -314,7 +312,8 @@ impl RegistryPodReconciler {
         let Ok(pod_state) = result else {
             return self.backoff.next_delay(Instant::now());
         };
-        let due = self.until_due(self.now());
+        let now = self.now();
+        let due = self.until_due(now);
         let all = [
             Some(RESYNC_INTERVAL),
             pod_state.again,
@@ -369,6 +368,14 @@ fn last_asked(source: &CatalogSource, now: Timestamp) -> Option<Timestamp> {
     let asked = status.and_then(|status| status.latest_image_registry_poll.as_ref());
     let asked = asked.or(source.metadata.creation_timestamp.as_ref());
     asked.map(|time| time.0.min(now))
+}
+
+/// Returns the time since the last check of the tag. If the clock is set back, the check counts as one that was made now,
+/// and the interval starts again.
+fn since_check(last_check: &mut Option<Timestamp>, now: Timestamp) -> Option<Duration> {
+    let last_check = last_check.as_mut()?;
+    *last_check = now.min(*last_check);
+    Some(Duration::try_from(now.duration_since(*last_check)).unwrap_or_default())
 }
 
 /// Returns the location of the catalog in the existing pods of an image. A ready pod takes precedence.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use apply::api_error;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -154,7 +155,7 @@ impl RegistryPodSlot {
         };
         let report = PodReport {
             is_terminal: result.as_ref().is_err_and(Error::is_terminal),
-            pod_state: result.map_err(|error| manifests::error::chain(&error)),
+            pod_state: result.map_err(|error| api_error::chain(&error)),
             asked: last_check,
         };
         let is_new = self.reports.send_if_modified(|last| {

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ::apply::api_error;
 use k8s_openapi::{
     api::core::v1::ObjectReference,
     apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
@@ -122,7 +123,7 @@ impl Shared {
                 if matches!(error, Error::Foreign(_)) {
                     endpoint.state().registered = None;
                 }
-                self.report_failure(endpoint, about, manifests::error::chain(&error))
+                self.report_failure(endpoint, about, api_error::chain(&error))
                     .await;
                 Outcome::Failed
             }

@@ -46,7 +46,10 @@ where
             }
             // Missing permissions are permanent.
             Err(error) if matches!(api_error::code(&error), Some(401 | 403)) => return,
-            Err(error) => debug!(%error, "watch of the EndpointSlices of a catalog failed"),
+            Err(error) => {
+                let error = api_error::chain(&error);
+                debug!(error, "watch of the EndpointSlices of a catalog failed");
+            }
         }
     }
 }

@@ -141,8 +141,7 @@ mod tests {
                 let bound = ports.bind(&key(name), now).unwrap();
                 assert_ne!(port(&bound), released, "{name}");
             }
-            let bound = ports.bind(&key("a"), now + REUSE_DELAY).unwrap();
-            assert_rows!(Some(port(&bound)) => candidates(&key("a"), range).next());
+            assert_rows!(Some(port(&ports.bind(&key("a"), now + REUSE_DELAY).unwrap())) => candidates(&key("a"), range).next());
         }
     }
 }

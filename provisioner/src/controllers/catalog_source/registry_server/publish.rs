@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ::apply::api_error;
 use catalog::source::FileSource;
 use kube::Resource as _;
 use manifests::api::catalog_source::CatalogSource;
@@ -174,7 +175,7 @@ impl CatalogPublisher {
 
     /// Reports that the offered content was rejected. The content published before is kept.
     async fn reject(&self, endpoint: &CatalogEndpoint, source: &CatalogSource, error: &Error) {
-        let problem = manifests::error::chain(error);
+        let problem = api_error::chain(error);
         let mut published = endpoint.published.lock().await;
         published.rejection = Some(problem.clone());
         if published

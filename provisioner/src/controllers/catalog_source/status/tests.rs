@@ -23,10 +23,8 @@ fn due(was: &Value, observation: &CatalogObservation) -> Value {
 }
 
 fn problem(reason: Reason, message: &str) -> Problem {
-    Problem {
-        reason,
-        message: message.to_owned(),
-    }
+    let message = message.to_owned();
+    Problem { reason, message }
 }
 
 pub(in crate::controllers::catalog_source) fn pod_report(
@@ -109,10 +107,9 @@ fn status_reports_the_observation() {
 
 #[test]
 fn status_of_a_served_catalog_reports_its_serving_state() {
-    let registered = ServedCatalog {
-        service: served(Connection::Ready).service.unwrap(),
-        address: "mine.catalogs.svc:50051".to_owned(),
-    };
+    let ready = served(Connection::Ready);
+    let (service, address) = (ready.service.unwrap(), ready.address);
+    let registered = ServedCatalog { service, address };
     let state = |is_registered: bool, serving_problem: Option<&str>| ServingState {
         registered: is_registered.then(|| registered.clone()),
         trouble: serving_problem.map(str::to_owned),
@@ -153,9 +150,7 @@ fn foreign_conditions_keep_their_positions() {
     };
     let first = condition("First", "True", "theirs", EARLY);
     let last = condition("Last", "False", "theirs", EARLY);
-    let own = |status: &str, message: &str, since: &str| {
-        condition("ResolvedImage", status, message, since)
-    };
+    let own = |status, message, since| condition("ResolvedImage", status, message, since);
     let all = |conditions: &[&Value]| json!({"conditions": conditions});
     for (was, updates, expected) in ::tests::rows![
         all(&[&first, &own("True", "r/c:v19", EARLY), &last]), vec![update("ResolvedImage", true, "r/c:v20")]
@@ -223,8 +218,7 @@ fn reported_pod_state_is_kept_while_the_pod_is_unknown() {
         }
         let due = due(&was, &observation);
         for name in ["registryService", "connectionState"] {
-            let expected = Some(&was[name]).filter(|_| is_kept);
-            assert_eq!(due.get(name), expected, "{pod_report:?}");
+            assert_rows!(due.get(name) => Some(&was[name]).filter(|_| is_kept), "{pod_report:?}");
         }
         assert_eq!(due.get("message").is_some(), pod_report.is_some());
         // A state that was never reported remains absent.

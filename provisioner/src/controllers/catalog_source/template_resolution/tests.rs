@@ -82,9 +82,8 @@ fn image_template_is_resolved_or_reported() {
     assert_eq!(lines(&good), expected);
 
     let bad = resolved(template, &[], false, None);
-    let why = format!(
-        "{CANNOT}, variables \"kube_major_version\", \"kube_minor_version\" couldn't be resolved"
-    );
+    let names = "\"kube_major_version\", \"kube_minor_version\"";
+    let why = format!("{CANNOT}, variables {names} couldn't be resolved");
     let expected = [
         format!("TemplatesHaveResolved false UnableToResolve {why}"),
         format!("ResolvedImage false UnableToResolve {template}"),
@@ -99,8 +98,7 @@ fn image_template_is_resolved_or_reported() {
         ("R C:{kube_minor_version}", "R C:20"),
     ] {
         let bad = resolved(text, &[], false, Some("v1.20.1"));
-        let expected = format!("ResolvedImage false UnableToResolve {partial}");
-        assert_eq!(lines(&bad)[1], expected);
+        assert_rows!(lines(&bad)[1] => format!("ResolvedImage false UnableToResolve {partial}"));
         assert!(bad.image.unwrap_err().is_for_good, "{text}");
     }
 }
@@ -294,8 +292,7 @@ fn missing_olm_version_is_explained_if_a_template_needs_it() {
         let annotations = pairs(&[(CATALOG_IMAGE_TEMPLATE, text)]);
         let input = with!(input("r/c:any") => annotations: Some(&annotations), has_olm: true, unknown_olm: unknown_olm);
         let found = resolve(input, &values(None), &BTreeSet::new()).unwrap();
-        let condition = format!("{TEMPLATE_RESOLVED} false UnableToResolve {expected}");
-        assert_eq!(lines(&found)[0], condition);
+        assert_rows!(lines(&found)[0] => format!("{TEMPLATE_RESOLVED} false UnableToResolve {expected}"));
         // The Event has the same text.
         assert_eq!(found.warning.as_deref(), Some(&*expected));
     }

@@ -30,7 +30,7 @@ use crate::controllers::catalog_source::{
     status::{CatalogObservation, Problem, Reason},
 };
 use apply::{
-    api_error::{code, is_refusal},
+    api_error::{self, code, is_refusal},
     backoff::WatchBackoff,
 };
 
@@ -100,13 +100,13 @@ impl CatalogWorker {
                     let now = Instant::now();
                     if outage.record_failure(now) {
                         let name = name.to_owned();
-                        let problem = manifests::error::chain(&error);
+                        let problem = api_error::chain(&error);
                         return self
                             .handle_error(source, plan, &Error::Api { name, why: problem }, true)
                             .await;
                     }
-                    let catalog = &self.key;
-                    debug!(%catalog, %error, "watch of a ConfigMap failed; relisting");
+                    let (catalog, text) = (&self.key, api_error::chain(&error));
+                    debug!(%catalog, error = text, "watch of a ConfigMap failed; relisting");
                     sleep(outage.retry_delay(&error)).await;
                     // A recovered watch may send no events for a long time, but a new list always does.
                     events = watch(&api, name);
@@ -139,7 +139,7 @@ impl CatalogWorker {
         error: &Error,
         retries: bool,
     ) {
-        let problem = manifests::error::chain(error);
+        let problem = api_error::chain(error);
         self.observed.problem = Some(match error {
             Error::Serving(_) => Problem::of_server(&problem),
             _ => Problem {

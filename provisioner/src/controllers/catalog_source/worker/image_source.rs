@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use apply::api_error;
 use futures::future::{self, Either};
 use kube::runtime::events::EventType;
 use manifests::api::catalog_source::CatalogSource;
@@ -44,7 +45,7 @@ impl CatalogWorker {
                 Ok(_) => self.backoff.reset(),
                 Err(error) => {
                     delay = Some(self.retry_delay(&error, None));
-                    let error = manifests::error::chain(&error);
+                    let error = api_error::chain(&error);
                     warn!(
                         catalog = %self.key,
                         error,
@@ -97,7 +98,7 @@ impl CatalogWorker {
             Err(_) => PollOutcome::Failed,
         });
         if let Err(error) = outcome {
-            self.observed.problem = Some(Problem::of_server(&manifests::error::chain(&error)));
+            self.observed.problem = Some(Problem::of_server(&api_error::chain(&error)));
             self.report(source, plan);
             let delay = self.retry_delay(&error, poll);
             self.report_failure(source, &error).await;
@@ -253,7 +254,7 @@ impl CatalogWorker {
             }
             Err(error) => {
                 self.last_location = None;
-                let error = manifests::error::chain(&error);
+                let error = api_error::chain(&error);
                 warn!(
                     catalog = %self.key,
                     error,
@@ -300,7 +301,7 @@ async fn unpublish_when_overdue(publisher: Option<Arc<CatalogPublisher>>) {
     if let Some(publisher) = publisher
         && let Err(error) = publisher.unpublish().await
     {
-        let problem = manifests::error::chain(&error);
+        let problem = api_error::chain(&error);
         debug!(
             error = problem,
             "failed to withdraw the previous endpoint of a catalog; clients may still use it"

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use apply::api_error;
 use kube::runtime::events::EventType;
 use manifests::api::catalog_source::{CatalogSource, Origin, RegistryService};
 use tokio::{sync::watch, time::sleep};
@@ -197,7 +198,7 @@ impl CatalogWorker {
             let error = match Box::pin(image).await {
                 Ok(image) => return image,
                 Err(error) if error.is_forbidden() => return None,
-                Err(error) => manifests::error::chain(&error),
+                Err(error) => api_error::chain(&error),
             };
             warn!(catalog = %self.key, error, "failed to read the registry pod of a catalog; retrying");
             sleep(backoff.next_delay(Instant::now())).await;
@@ -230,7 +231,7 @@ impl CatalogWorker {
             if self.handover.failures() >= MAX_UNREPORTED_FAILURES {
                 let problem_of_read = self.observed.problem.clone();
                 if let Some(error) = &error {
-                    let problem = manifests::error::chain(error);
+                    let problem = api_error::chain(error);
                     self.observed.add_server_problem(&format!(
                         "failed to delete the registry pod of the catalog after the handover: {problem}"
                     ));
@@ -271,7 +272,7 @@ impl CatalogWorker {
         if let Err(error) = result
             && !error.is_forbidden()
         {
-            let problem = manifests::error::chain(&error);
+            let problem = api_error::chain(&error);
             warn!(
                 catalog = %self.key,
                 error = problem,

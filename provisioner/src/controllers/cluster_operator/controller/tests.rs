@@ -143,8 +143,7 @@ fn decision_waits_for_every_initial_list() {
         |facts| facts.status = ObjectCache::default(),
     ];
     for forget in forget {
-        let facts = with!(facts() => |facts| forget(&mut facts));
-        assert!(decided(&facts, &TestInputs::default()).is_none());
+        assert_rows!(decided(&with!(facts() => |facts| forget(&mut facts)), &TestInputs::default()).is_none() => true);
     }
 }
 
@@ -192,8 +191,7 @@ fn own_release_replaces_an_unreadable_cluster_version() {
     );
     // No OpenShift at all.
     facts.version.mark_not_served();
-    let newer = with!(TestInputs::default() => release: Some("4.13.0"));
-    assert_eq!(gate(&facts, &newer).0, "AsExpected");
+    assert_rows!(gate(&facts, &with!(TestInputs::default() => release: Some("4.13.0"))).0 => "AsExpected");
 }
 
 // parity: platform-21
@@ -308,10 +306,8 @@ fn removed_apis_are_warnings_of_the_gate() {
 fn operator_condition_without_a_spec_is_ignored() {
     let of = |object: Value| reduce::refusal(serde_json::from_value(object).unwrap());
     let metadata = json!({"name": "etcd.v1", "namespace": "ns"});
-    let conditions = json!([{
-        "type": "Upgradeable", "status": "False", "reason": "Busy", "message": "x".repeat(9000),
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }]);
+    let busy = crate::fixtures::condition("Upgradeable", "False", "Busy", &"x".repeat(9000));
+    let conditions = json!([busy]);
     let refused = of(json!({"metadata": metadata, "spec": {"conditions": conditions}}));
     let (reason, message) = refused.unwrap();
     assert_rows! {
@@ -327,10 +323,8 @@ fn only_needed_fields_of_objects_are_cached() {
     let instance = instance("etcd", "4.12");
     let status = instance.status.unwrap();
     let inventory = status.inventory.unwrap();
-    let condition = json!({
-        "type": "Installed", "status": "False", "reason": "InstallFailed", "message": "x".repeat(30_000),
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    });
+    let long = "x".repeat(30_000);
+    let condition = crate::fixtures::condition("Installed", "False", "InstallFailed", &long);
     let operator = object!({
         "metadata": {"name": "etcd"}, "spec": {"package": {"name": "etcd"}}, "status": {"conditions": [condition]},
     });

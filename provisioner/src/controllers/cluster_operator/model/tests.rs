@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use manifests::api::{
     config::OperatorStatusCondition,
+    platform_operator::InstanceRef,
     platform_status::{Concern, Effect},
 };
 use serde_json::{Value, json};
@@ -20,9 +21,8 @@ const START: &str = "2026-01-01T10:00:00Z";
 
 fn at(minutes: i64) -> Timestamp {
     let start: Timestamp = START.parse().unwrap();
-    start
-        .checked_add(jiff::SignedDuration::from_mins(minutes))
-        .unwrap()
+    let minutes = jiff::SignedDuration::from_mins(minutes);
+    start.checked_add(minutes).unwrap()
 }
 
 static OPEN: LazyLock<UpgradeAssessment> =
@@ -56,10 +56,8 @@ fn operator(name: &str, installed: Option<(&str, &str, i64)>) -> PlatformOperato
 /// Returns such an operator that was installed once.
 fn installed_operator(name: &str, installed: Option<(&str, &str, i64)>) -> PlatformOperator {
     let mut operator = operator(name, installed);
-    let status = operator.status.get_or_insert_default();
-    status.active_bundle_instance = Some(manifests::api::platform_operator::InstanceRef {
-        name: name.to_owned(),
-    });
+    let (status, name) = (operator.status.get_or_insert_default(), name.to_owned());
+    status.active_bundle_instance = Some(InstanceRef { name });
     operator
 }
 
@@ -86,9 +84,8 @@ fn written(before: Option<&ClusterOperatorStatus>, input: &Input<'_>) -> Cluster
 
 fn find<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> &'a OperatorStatusCondition {
     let mut conditions = status.conditions.iter();
-    conditions
-        .find(|condition| condition.type_ == type_)
-        .unwrap()
+    let found = conditions.find(|condition| condition.type_ == type_);
+    found.unwrap()
 }
 
 fn related(status: &ClusterOperatorStatus) -> String {

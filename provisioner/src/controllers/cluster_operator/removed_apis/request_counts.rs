@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use apply::api_error;
 use convert::removed_apis::request_counts::{ApiCalls, RequestCount};
 use kube::{
     Api, Client, ResourceExt as _,
@@ -44,7 +45,8 @@ pub(super) async fn follow(ctx: &Context, uses: &RemovedApiUsage) {
                         READ_INTERVAL
                     }
                     Err(error) => {
-                        warn!(%error, "failed to read APIRequestCounts; keeping the previous counts and retrying");
+                        let error = api_error::chain(&error);
+                        warn!(error, "failed to read APIRequestCounts; keeping the previous counts and retrying");
                         RETRY_INTERVAL
                     }
                 };

@@ -73,8 +73,7 @@ fn live_revisions_and_counted_calls_use_removed_apis() {
         json!([active(&[])]), counted("other:a1", "1.25") => (vec![], false);
     ] {
         let found = removed(&with_revisions(&revisions), &calls, KubeVersion::new(1, 24));
-        let messages = found.messages.iter().map(String::as_str).collect();
-        assert_eq!((messages, found.is_incomplete), expected, "{revisions}");
+        assert_rows!((found.messages.iter().map(String::as_str).collect(), found.is_incomplete) => expected, "{revisions}");
     }
     let absent =
         with!(instance() => |absent| absent.status.as_mut().unwrap().installed_bundle_name = None);
@@ -87,8 +86,7 @@ fn messages_about_removed_apis_are_bounded() {
     let roles: Vec<String> = roles.collect();
     let uses: Vec<_> = roles.iter().map(|role| ("1.25", &**role)).collect();
     let instance = with_revisions(&json!([active(&uses)]));
-    let version = KubeVersion::new(1, 24);
-    let found = removed(&instance, &ApiCalls::default(), version).messages;
+    let found = removed(&instance, &ApiCalls::default(), KubeVersion::new(1, 24)).messages;
     assert_eq!(found.len(), 65);
     assert_rows!(found[64] => "36 more uses of APIs that Kubernetes 1.25 does not serve");
 }

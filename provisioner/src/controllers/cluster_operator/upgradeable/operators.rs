@@ -277,7 +277,8 @@ mod tests {
             let maximum = operator.max_openshift.unwrap_or_default();
             (maximum, operator.is_from_catalog, is_invalid)
         };
-        for (own, catalog, maximum, is_from_catalog, is_unread) in ::tests::rows![
+        assert_each!(|own, catalog, maximum, is_from_catalog, is_unread|
+            of(own, catalog) => (maximum.to_owned(), is_from_catalog, is_unread);
             Some("4.12"), None, "4.12", false => false;
             Some("4.12"), Some("\"4.13\""), "\"4.13\"", true => false;
             Some("4.12"), Some("\"4.11\""), "\"4.11\"", true => false;
@@ -290,9 +291,7 @@ mod tests {
             None, Some("\"4.13\""), "\"4.13\"", true => false;
             None, Some("\"4.13.0\""), "\"4.13.0\"", true => false;
             None, None, "", false => false;
-        ] {
-            assert_rows!(of(own, catalog) => (maximum.to_owned(), is_from_catalog, is_unread), "{own:?} {catalog:?}");
-        }
+        );
     }
 
     #[test]
@@ -305,7 +304,8 @@ mod tests {
             let ignored = operator.ignored.map(|release| release.to_string());
             (operator.max_openshift.unwrap_or_default(), ignored)
         };
-        for (own, value, lowest, maximum, ignored) in ::tests::rows![
+        assert_each!(|own, value, lowest, maximum, ignored|
+            of(own, value, lowest) => (maximum.to_owned(), ignored.map(str::to_owned));
             Some("4.12"), Some("\"4.14\""), Some("4.14"), "\"4.14\"" => None;
             // Other catalogs declare less, or are unknown.
             Some("4.12"), Some("4.14"), Some("4.13"), "4.13" => Some("4.14");
@@ -323,11 +323,7 @@ mod tests {
             Some("4.13"), Some("4.13"), Some("4.12"), "4.13" => None;
             Some("4.12"), Some("4.y"), Some("4.14"), "4.12" => None;
             Some("4.12"), None, Some("4.14"), "4.12" => None;
-        ] {
-            assert_rows! {
-                of(own, value, lowest) => (maximum.to_owned(), ignored.map(str::to_owned)), "{own:?} {value:?} {lowest:?}";
-            }
-        }
+        );
     }
 
     // parity: platform-24, platform-25

@@ -69,8 +69,7 @@ fn invalid_release_is_indeterminate() {
         assert!(message.starts_with(&remedy), "{message}");
         assert!(!message.contains(['\n', '\u{202e}', '\u{7}']), "{message}");
         let of_catalog = with!(operator("a", Some(value)) => is_from_catalog: true);
-        let verdict = judged(&openshift("4.12"), &[of_catalog]);
-        assert!(verdict.message.contains("; ask the catalog author to "));
+        assert_rows!(judged(&openshift("4.12"), &[of_catalog]).message.contains("; ask the catalog author to ") => true);
     }
 }
 
@@ -193,8 +192,7 @@ fn messages_and_concerns_are_bounded() {
     assert!(verdict.message.len() <= 32 << 10);
     let first = verdict.message.lines().next().unwrap();
     let (named, more) = first.rsplit_once(", and ").unwrap();
-    let named = named.split(", ").count();
-    assert_eq!(more, format!("{} more", 3000 - named));
+    assert_eq!(more, format!("{} more", 3000 - named.split(", ").count()));
     assert_eq!(verdict.message.lines().last(), Some("and 2980 more"));
     assert_eq!(verdict.concerns.len(), 1024);
     assert_eq!(verdict.more, 3000 - 1024);
@@ -227,8 +225,7 @@ fn worst_concerns_are_listed_and_all_are_counted() {
     let last = verdict.concerns.last().unwrap();
     assert_eq!((&*last.operator, last.effect), ("ns/z", Effect::Blocks));
     assert!(verdict.concerns.is_sorted());
-    let counts = [(Blocks, 1), (Unknown, 2000), (Warns, 2)];
-    assert_eq!(verdict.counts, counts.into());
+    assert_rows!(verdict.counts => [(Blocks, 1), (Unknown, 2000), (Warns, 2)].into());
     // The message lists unknown values last.
     let lines: Vec<&str> = verdict.message.lines().collect();
     assert_each!(|line, start| lines[line].split_at(start.len()).0 => start;
@@ -300,8 +297,7 @@ fn differing_judgment_of_olm_follows_the_first_line() {
     }
     let errors = ["e".repeat(100_000)];
     for errors in [&errors[..], &[]] {
-        let verdict = assess(&openshift("4.12"), &many, errors);
-        let message = verdict.message;
+        let message = assess(&openshift("4.12"), &many, errors).message;
         assert!(message.len() <= 32 << 10, "{}", message.len());
         assert!(message.contains(header) && message.contains("does not block the upgrade"));
     }

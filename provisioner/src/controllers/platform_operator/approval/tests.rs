@@ -115,8 +115,7 @@ fn minor_versions_follow_the_cluster_and_patches_do_not_wait() {
         let text = |word: &Option<String>| word.clone().unwrap_or_default();
         let (next, recorded) = (next.as_deref(), recorded.as_deref());
         let decision = Case::new(&text(installed), next, &text(cluster), recorded).decide(|_| ());
-        let step = text(step).replace("wait", reason::WITH_CLUSTER);
-        assert_eq!(brief(&decision), (&*step, keep.clone()), "{row}");
+        assert_rows!(brief(&decision) => (&*text(step).replace("wait", reason::WITH_CLUSTER), keep.clone()), "{row}");
     }
 }
 

@@ -169,17 +169,13 @@ mod tests {
     }
 
     fn looked(permissions: Option<NewRights>) -> PermissionResult {
-        PermissionResult {
-            permissions,
-            image: "r/tide@sha256:1".to_owned(),
-        }
+        let image = "r/tide@sha256:1".to_owned();
+        PermissionResult { permissions, image }
     }
 
     fn secrets() -> PermissionResult {
-        looked(Some(NewRights {
-            digest: "sha256:1".to_owned(),
-            rules: vec!["get secrets".to_owned()],
-        }))
+        let (digest, rules) = ("sha256:1".to_owned(), vec!["get secrets".to_owned()]);
+        looked(Some(NewRights { digest, rules }))
     }
 
     #[test]
@@ -233,8 +229,7 @@ mod tests {
                 wait >= expected.mul_f64(0.75) && wait <= expected.mul_f64(1.25) => true, "{wait:?} instead of {expected:?}";
             }
             let second = Duration::from_secs(1);
-            let failure = answers.get(of, &image, now + second).unwrap();
-            let failure = failure.unwrap_err();
+            let failure = answers.get(of, &image, now + second).unwrap().unwrap_err();
             assert_eq!(failure.why, "no such image");
             assert_eq!(failure.wait, wait.checked_sub(second));
             now += wait;

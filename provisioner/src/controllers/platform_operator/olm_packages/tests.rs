@@ -18,7 +18,7 @@ fn cluster_service_versions_name_their_package() {
     let mut elsewhere = of(&good);
     elsewhere["annotations"]["olm.operatorNamespace"] = "other".into();
     let deep = "[".repeat(100_000);
-    for (metadata, expected) in ::tests::rows![
+    assert_each!(|metadata, expected| of_csv(&csv(&metadata)).as_deref() => expected;
         of(&good) => Some("tide");
         // Copies in other namespaces are ignored.
         with("labels", json!({"olm.copiedFrom": "ops"})) => None;
@@ -31,9 +31,7 @@ fn cluster_service_versions_name_their_package() {
         of(r#"{"properties": {}}"#) => None;
         of(r#"{"properties": [3, null, {"type": "olm.package"}]}"#) => None;
         of(r#"{"properties": [{"type": "olm.package", "value": {"packageName": ["tide"]}}]}"#) => None;
-    ] {
-        assert_rows!(of_csv(&csv(&metadata)).as_deref() => expected, "{metadata:.200}");
-    }
+    );
 }
 
 #[test]
@@ -67,18 +65,15 @@ fn only_effective_changes_are_reported() {
     // The other kind is not affected, and is still unlisted.
     set("ClusterServiceVersion", Some("moon"));
     olm.list("Subscription", Packages::new());
-    let managed = olm.managed().into_iter();
-    assert_rows!(managed.map(|package| package.by).collect::<Vec<_>>() => ["ClusterServiceVersion ops/surf"]);
+    assert_rows!(olm.managed().into_iter().map(|package| package.by).collect::<Vec<_>>() => ["ClusterServiceVersion ops/surf"]);
     // Until then, the packages of OLM are unknown, and the reason is reported.
-    let list_errors = "ClusterServiceVersions have not been listed yet";
-    assert_eq!(olm.unknown().unwrap(), list_errors);
+    assert_rows!(olm.unknown().unwrap() => "ClusterServiceVersions have not been listed yet");
     changes.mark_unchanged();
     for expected in [true, false] {
         olm.record_error("ClusterServiceVersion", "403".to_owned());
         assert_eq!(has_changed(&mut changes), expected);
     }
-    let unknown = olm.unknown().unwrap();
-    assert_eq!(unknown, "failed to list ClusterServiceVersions: 403");
+    assert_rows!(olm.unknown().unwrap() => "failed to list ClusterServiceVersions: 403");
     olm.list("ClusterServiceVersion", Packages::new());
     assert!(has_changed(&mut changes));
     assert_eq!(olm.unknown(), None);

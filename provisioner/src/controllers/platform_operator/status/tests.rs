@@ -21,10 +21,8 @@ fn have(version: &str) -> OperatorPlan {
 }
 
 fn refuse(reason: &'static str) -> OperatorPlan {
-    plan(InstanceAction::Refuse {
-        reason,
-        message: "why not".into(),
-    })
+    let message = "why not".into();
+    plan(InstanceAction::Refuse { reason, message })
 }
 
 fn plan(act: InstanceAction) -> OperatorPlan {
@@ -211,8 +209,7 @@ fn known_facts_survive_failures() {
     let waiting = later(&waiting, Some(&installed_status));
     operator.status = Some(waiting.clone());
     assert_eq!((waiting.next_available, waiting.new_rights), gains);
-    let plan = have("1.0.0");
-    let over = build(&operator, &planned(&plan), NOW.parse().unwrap());
+    let over = build(&operator, &planned(&have("1.0.0")), NOW.parse().unwrap());
     assert_eq!((over.next_available, over.new_rights), (None, None));
 }
 
@@ -241,6 +238,5 @@ fn untrusted_texts_are_truncated_to_fit_the_status() {
     let image = format!("{}@sha256:{}", "r".repeat(900), "0".repeat(64));
     let fits = with!(chosen("1.0.0", None) => bundle.image: image.clone());
     let fits = self::plan(InstanceAction::Apply(Box::new(fits)));
-    let status = new_status(&fits, None, None);
-    assert_eq!(status.chosen_bundle.unwrap().image, image);
+    assert_rows!(new_status(&fits, None, None).chosen_bundle.unwrap().image => image);
 }

@@ -58,15 +58,18 @@ fn held(text: &str) -> JobState {
     JobState::Waiting(text.to_owned())
 }
 
+fn retried(text: &str) -> JobState {
+    held(&format!("pod b-1-x failed; its Job retries: {text}"))
+}
+
 fn begun(text: &str) -> JobState {
     JobState::Starting(text.to_owned())
 }
 
 fn failed(text: &str) -> JobState {
-    JobState::Failed {
-        message: format!("unpack Job system/b-1 failed: {text}"),
-        since: Some(TIME.parse().unwrap()),
-    }
+    let message = format!("unpack Job system/b-1 failed: {text}");
+    let since = Some(TIME.parse().unwrap());
+    JobState::Failed { message, since }
 }
 
 fn failure(state: JobState) -> String {
@@ -95,7 +98,7 @@ fn pod_waiting_reasons_are_reported() {
         "initContainerStatuses": [status("install", &json!({"waiting": {"reason": "ErrImagePull", "message": "no such host"}}))],
         "containerStatuses": [status("unpack", &json!({"waiting": {"reason": "PodInitializing"}}))],
     });
-    for (pod, expected) in ::tests::rows![
+    assert_each!(|pod, expected| evaluate(&job(&json!({})), &[pod], None, None) => expected;
         waits("ImagePullBackOff", back_off) => held(back_off);
         waits("ErrImagePull", "not found") => held("not found");
         pod("Pending", &both) => held("no such host");
@@ -113,9 +116,7 @@ fn pod_waiting_reasons_are_reported() {
         pod("Pending", &json!({})) => begun("pod b-1-x of Job system/b-1 is starting");
         container("Running", &json!({"running": {}})) => JobState::Running;
         leaving(waits("ContainerCreating", "")) => begun("pod b-1-x of Job system/b-1 is being deleted");
-    ] {
-        assert_eq!(evaluate(&job(&json!({})), &[pod], None, None), expected);
-    }
+    );
 }
 
 #[test]
@@ -126,26 +127,20 @@ fn failed_pod_is_reported_with_its_own_message() {
         "conditions": [{"type": "DisruptionTarget", "status": "True"}],
         "containerStatuses": [status("unpack", &terminated(143, "Error", "Stopped: stopped by SIGTERM"))],
     });
-    for (pod, expected) in ::tests::rows![
+    assert_each!(|pod, expected| evaluate(&job(&json!({})), &[pod], None, None) => expected;
         container("Failed", &terminated(1, "Error", unreadable)) => failed(unreadable);
         // An admission policy added a container that does not end.
         container("Running", &terminated(1, "Error", unreadable)) => failed(unreadable);
         container("Running", &terminated(137, "OOMKilled", ""))
             => failed("out of memory (OOMKilled); check the container's memory limit and the node's free memory");
         container("Failed", &terminated(139, "Error", ""))
-            => held(
-                "pod b-1-x failed; its Job retries: exited with code 139 (Error) without a message; see the pod log",
-            );
-        container("Failed", &terminated(128, "StartError", "no /unpack"))
-            => held("pod b-1-x failed; its Job retries: StartError: no /unpack");
-        pod("Failed", &disrupted)
-            => held("pod b-1-x failed; its Job retries: Evicted: The node was low on resource: memory.");
-        pod("Failed", &json!({})) => held("pod b-1-x failed; its Job retries: the pod failed without a reason");
+            => retried("exited with code 139 (Error) without a message; see the pod log");
+        container("Failed", &terminated(128, "StartError", "no /unpack")) => retried("StartError: no /unpack");
+        pod("Failed", &disrupted) => retried("Evicted: The node was low on resource: memory.");
+        pod("Failed", &json!({})) => retried("the pod failed without a reason");
         // The Job reports whether the pod has delivered content.
         container("Succeeded", &terminated(0, "Completed", "")) => begun("pod b-1-x of Job system/b-1 is starting");
-    ] {
-        assert_eq!(evaluate(&job(&json!({})), &[pod], None, None), expected);
-    }
+    );
 }
 
 #[test]
@@ -157,7 +152,7 @@ fn job_state_follows_its_pods_or_the_last_message() {
     let lost = || leaving(container("Failed", &lost));
     let message = "Job was active longer than ...";
     let late = ended_job("Failed", "DeadlineExceeded", message);
-    for (job, pods, refused, before, expected) in ::tests::rows![
+    assert_each!(|job, pods, refused, before, expected| evaluate(&job, &pods, refused, before) => expected;
         job(&json!({})), vec![], None, None => begun("waiting for Job system/b-1 to create its pod");
         job(&json!({})), vec![], Some("exceeded quota: pods"), None
             => held("Job system/b-1 cannot create its pod: exceeded quota: pods");
@@ -174,9 +169,7 @@ fn job_state_follows_its_pods_or_the_last_message() {
         // The pods are deleted before a Job reports its failure.
         ended_job("FailureTarget", "DeadlineExceeded", ""), vec![lost()], None, Some("Back-off pulling image \"a\"")
             => failed("timed out after 600 s; what was last known: Back-off pulling image \"a\"");
-    ] {
-        assert_eq!(evaluate(&job, &pods, refused, before), expected);
-    }
+    );
     let ended = evaluate(&ended_job("Complete", "", ""), &[], None, None);
     assert_has(failure(ended), "without uploading content");
     let suspended =
@@ -222,9 +215,7 @@ fn last_known_message_is_reported_once() {
     let bundle = |reason: &str, message: &str| -> Bundle {
         object!({
             "metadata": {"name": "b"}, "spec": {"source": {"type": "upload", "upload": {}}},
-            "status": {"conditions": [{
-                "type": "Unpacked", "status": "False", "reason": reason, "message": message, "lastTransitionTime": TIME,
-            }]},
+            "status": {"conditions": [crate::fixtures::condition("Unpacked", "False", reason, message)]},
         })
     };
     let pending = bundle("UnpackPending", "no node");

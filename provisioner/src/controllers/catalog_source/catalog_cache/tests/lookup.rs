@@ -6,11 +6,7 @@ use super::*;
 fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
     let mut cache = listing(&["ours"]);
     cache.listed("ours");
-    let all = [
-        ("a", 0, "sha256:1", "4.12"),
-        ("b", 5, "sha256:1", "4.13"),
-        ("c", 9, "sha256:2", "4.14"),
-    ];
+    let all = ::tests::rows!["a", 0, "sha256:1" => "4.12"; "b", 5, "sha256:1" => "4.13"; "c", 9, "sha256:2" => "4.14";];
     for (name, priority, digest, max) in all {
         let read = stocked(digest, max);
         put(&mut cache, &key("ours", name), priority, read);
@@ -76,9 +72,7 @@ fn unread_catalog_of_higher_priority_is_not_overruled() {
 
 #[test]
 fn the_catalog_of_a_subscription_declares_a_bundles_value() {
-    let ask = |cache: &CatalogCache, catalog: &CatalogKey| {
-        cache.said_by(catalog, "etcd", "etcd.v1", "1.0.0")
-    };
+    let ask = |cache: &CatalogCache, key: &_| cache.said_by(key, "etcd", "etcd.v1", "1.0.0");
     let mut cache = CatalogCache::default();
     let (first, second) = (key("ours", "first"), key("ours", "second"));
     let away = Some(CatalogMaximum::Unavailable(None));

@@ -127,7 +127,20 @@ fn future_poll_time_counts_as_now() {
             "metadata": {"name": "a", "creationTimestamp": created}, "spec": {"sourceType": "grpc"},
             "status": {"latestImageRegistryPoll": polled},
         });
-        let expected = expected.map(|time| time.parse().unwrap());
-        assert_eq!(last_asked(&source, now), expected, "{created:?} {polled:?}");
+        assert_rows!(last_asked(&source, now) => expected.map(|time| time.parse().unwrap()), "{created:?} {polled:?}");
     }
+}
+
+#[test]
+fn clock_that_is_set_back_starts_the_interval_again() {
+    let hour: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+    let time = |minute: u64| hour + Duration::from_secs(60 * minute);
+    let mut last_check = Some(time(30));
+    assert_each!(|now, passed| since_check(&mut last_check, time(now)) => Some(Duration::from_secs(60 * passed));
+        35 => 5;
+        10 => 0;
+        15 => 5;
+        40 => 30;
+    );
+    assert_eq!(since_check(&mut None, time(0)), None);
 }

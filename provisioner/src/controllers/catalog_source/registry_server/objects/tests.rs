@@ -12,13 +12,11 @@ fn declared() -> EndpointSpec {
 }
 
 fn service(change: impl FnOnce(&mut Value)) -> Service {
-    let service = with!(declared().service() => |service| change(&mut service));
-    serde_json::from_value(service).unwrap()
+    serde_json::from_value(with!(declared().service() => |service| change(&mut service))).unwrap()
 }
 
 fn slice(change: impl FnOnce(&mut Value)) -> EndpointSlice {
-    let slice = with!(declared().slice() => |slice| change(&mut slice));
-    serde_json::from_value(slice).unwrap()
+    serde_json::from_value(with!(declared().slice() => |slice| change(&mut slice))).unwrap()
 }
 
 // parity: serve-3

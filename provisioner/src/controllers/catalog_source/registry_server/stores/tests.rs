@@ -35,15 +35,13 @@ fn opened(dir: &Path) -> CatalogStores {
     CatalogStores::new(dir, Arc::new(Metrics::new()))
 }
 
-async fn get(stores: &CatalogStores, package: &str) -> Result<Arc<ServedStore>, Error> {
+type BuildResult = Result<Arc<ServedStore>, Error>;
+
+async fn get(stores: &CatalogStores, package: &str) -> BuildResult {
     get_within(stores, package, None).await
 }
 
-async fn get_within(
-    stores: &CatalogStores,
-    package: &str,
-    room: Option<u64>,
-) -> Result<Arc<ServedStore>, Error> {
+async fn get_within(stores: &CatalogStores, package: &str, room: Option<u64>) -> BuildResult {
     let (files, digest) = (one(package), Digest::sha256(package.as_bytes()));
     stores.get(digest, room, || Ok(Box::new(files))).await
 }
@@ -77,8 +75,7 @@ async fn store_is_built_once_for_all_catalogs() {
     // The first store is unused: its file is deleted when the next one is built.
     drop(all);
     let third = get(&stores, "star").await.unwrap();
-    let expected = [other.digest(), third.digest()].map(name).into();
-    assert_eq!(names(dir.path()), expected);
+    assert_rows!(names(dir.path()) => [other.digest(), third.digest()].map(name).into());
 }
 
 #[tokio::test]
@@ -125,11 +122,8 @@ async fn oversized_store_is_not_built() {
     let stores = opened(dir.path());
     let size = get(&stores, "tide").await.unwrap().size();
     // Each of them has this size.
-    let less = get_within(&stores, "moon", Some(size - 1)).await;
-    assert_eq!(less.unwrap_err().store_limit(), Some(size - 1));
-    let directory = dir.path().join(DIRECTORY);
-    let files = fs::read_dir(directory.join(name(Digest::sha256(b"moon"))));
-    assert_eq!(files.unwrap().count(), 0);
+    assert_rows!(get_within(&stores, "moon", Some(size - 1)).await.unwrap_err().store_limit() => Some(size - 1));
+    assert_rows!(fs::read_dir(dir.path().join(DIRECTORY).join(name(Digest::sha256(b"moon")))).unwrap().count() => 0);
     assert!(get_within(&stores, "moon", Some(size)).await.is_ok());
 }
 

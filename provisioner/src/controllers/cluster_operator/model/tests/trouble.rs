@@ -28,10 +28,7 @@ fn persistent_problems_of_installed_operators_are_reported() {
     let unknown = [INSTALLED, ("Healthy", "Unknown", "HealthUnknown", 0)];
     let paused = of_bundle("Unknown", "Paused");
     // A recent upgrade failure does not hide a persistent problem.
-    let both = [
-        ("Installed", "True", "UpgradeFailed", 0),
-        ("Healthy", "False", "Unhealthy", 20),
-    ];
+    let both = [("Installed", "True", "UpgradeFailed", 0), SICK[1]];
     for (conditions, first_minute, minute, is_updating, brief_, recheck) in ::tests::rows![
         &well[..], 20, 500, false, "T F F" => None;
         &unknown, 20, 500, false, "T F F" => None;

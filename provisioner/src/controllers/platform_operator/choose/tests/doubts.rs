@@ -19,8 +19,7 @@ fn removed_catalog_is_not_replaced_by_another() {
         assert_plan(&others(own).plan(), "have 1.0.0", pattern);
     }
     // An admin may select another catalog.
-    let named = others(None).spec(&json!({"catalog": {"name": "other", "namespace": "c"}}));
-    assert_eq!(named.brief(), "have 1.0.1");
+    assert_rows!(others(None).spec(&json!({"catalog": {"name": "other", "namespace": "c"}})).brief() => "have 1.0.1");
 }
 
 /// A namespace that cannot be listed does not prove that its catalog was removed.

@@ -17,8 +17,7 @@ fn specs_that_a_foreign_crd_admits_are_rejected() {
         { let mut operator = operator(&json!({})); operator.metadata.name = Some("o".repeat(46)); operator }
             => "has more than 45 characters";
     ] {
-        let case = with!(Case::new(package(&["1.0.0"])) => operator: Box::new(operator));
-        let plan = case.plan();
+        let plan = with!(Case::new(package(&["1.0.0"])) => operator: Box::new(operator)).plan();
         assert_eq!(brief(&plan), "refuse SourceFailed");
         let message = refusal(&plan);
         assert!(message.contains(expected), "{message}");
@@ -33,8 +32,7 @@ fn specs_that_a_foreign_crd_admits_are_rejected() {
 fn catalog_texts_are_truncated_to_fit_the_status() {
     let long = "ä".repeat(100_000);
     let mut hostile = package(&["1.0.0", "1.1.0"]);
-    let bundle = hostile.bundles.get_mut("tide.v1.1.0").unwrap();
-    bundle.media_type = Some(long.clone());
+    hostile.bundles.get_mut("tide.v1.1.0").unwrap().media_type = Some(long.clone());
     let plan = Case::installed(hostile.clone(), "1.0.0").plan();
     assert_eq!(brief(&plan), "have 1.0.0, next 1.1.0");
     assert_rows!(plan.next.unwrap().waits_for.unwrap().len() <= limits::LINE as usize => true);

@@ -47,8 +47,7 @@ fn instance_without_status_keeps_its_bundle() {
     }
     // A bundle outside of the requested range is replaced, unless its progress is unknown.
     let ranged = |status: Value| {
-        let live = instance(&chosen("1.1.0", None), &status);
-        let case = Case::new(package(&LINE)).with(live);
+        let case = Case::new(package(&LINE)).with(instance(&chosen("1.1.0", None), &status));
         case.spec(&json!({"version": "<1.1.0"})).brief()
     };
     assert_eq!(ranged(json!({})), "have 1.1.0");

@@ -62,8 +62,7 @@ fn a_deleted_instance_is_recreated_at_the_recorded_bundle() {
     // No policy skips edges: the upgrade path starts at the recorded bundle.
     for approval in ["WithCluster", "Automatic", "Manual"] {
         let spec = json!({"upgradeApproval": approval});
-        let case = new.clone().recorded("1.0.0").respec(&spec);
-        assert_eq!(case.brief(), "have 1.0.0", "{approval}");
+        assert_rows!(new.clone().recorded("1.0.0").respec(&spec).brief() => "have 1.0.0", "{approval}");
     }
 }
 
@@ -106,8 +105,7 @@ fn a_withdrawn_bundle_is_replaced_along_approved_edges_only() {
     };
     // A patch, and nothing newer.
     let plan = case(&LINE).plan();
-    let patch = with!(chosen("1.0.1", None) => bundle.why: why(&plan));
-    assert_eq!(plan.act, InstanceAction::Apply(Box::new(patch)));
+    assert_rows!(plan.act => InstanceAction::Apply(Box::new(with!(chosen("1.0.1", None) => bundle.why: why(&plan)))));
     // A new minor version waits as if the bundle were installed.
     let minor = case(&["1.0.0", "1.1.0"]);
     let plan = minor.plan();
@@ -197,9 +195,7 @@ fn an_edited_annotation_installs_nothing_that_is_not_offered() {
         assert_eq!(found.split(',').next(), Some(expected), "{value}");
         match &plan.act {
             InstanceAction::Apply(found) => {
-                let expected = chosen(&found.bundle.version, None);
-                let expected = with!(expected => bundle.why: found.bundle.why.clone());
-                assert_eq!(**found, expected);
+                assert_rows!(**found => with!(chosen(&found.bundle.version, None) => bundle.why: found.bundle.why.clone()));
             }
             _ => assert!(refusal(&plan).len() < 8192 && !refusal(&plan).contains(evil)),
         }
@@ -210,8 +206,7 @@ fn an_edited_annotation_installs_nothing_that_is_not_offered() {
         assert_plan(&plan, "refuse InstallPending", pattern);
         // Nothing was installed, so nothing is lost.
         assert_eq!(case(text).brief(), "have 1.1.0");
-        let recorded = case(text).was_installed().chosen_in_status("1.0.0");
-        assert_eq!(recorded.brief(), "have 1.0.0");
+        assert_rows!(case(text).was_installed().chosen_in_status("1.0.0").brief() => "have 1.0.0");
     }
 }
 
@@ -239,10 +234,7 @@ fn a_recreated_instance_that_fails_approves_no_upgrade() {
 fn record_without_an_installation_is_not_binding() {
     let text = record::annotation(&chosen("1.0.0", None)).unwrap();
     let case = |versions: &[&str]| Case::new(package(versions)).annotated(&text).brief();
-    assert_eq!(
-        [case(&LINE), case(&["2.0.0"])],
-        ["have 1.0.0", "have 2.0.0"]
-    );
+    assert_rows!([case(&LINE), case(&["2.0.0"])] => ["have 1.0.0", "have 2.0.0"]);
 }
 
 #[test]

@@ -53,8 +53,7 @@ fn unavailable_catalog_keeps_a_cluster_upgrade_pending() {
 fn patches_continue_while_a_minor_version_waits() {
     // 1.1.0 comes first, and replaces both 1.0.0 and 1.0.1.
     let mut forked = package(&["1.0.0", "1.0.1", "1.1.0"]);
-    let channel = forked.channels.get_mut("stable").unwrap();
-    channel.entries[2].skips = vec!["tide.v1.0.0".into()];
+    forked.channels.get_mut("stable").unwrap().entries[2].skips = vec!["tide.v1.0.0".into()];
     let case = Case::installed(forked, "1.0.0").on("4.12");
     let plan = case.plan();
     assert_eq!(brief(&plan), "have 1.0.1, next 1.1.0");
@@ -62,11 +61,8 @@ fn patches_continue_while_a_minor_version_waits() {
     // The same with permissions that must be checked, one bundle after the other.
     let manual = json!({"approveNewRights": "Manual"});
     let mut case = case.spec(&manual).recorded_minors("4.11 1.0");
-    let rules = vec!["everything".into()];
-    let gained = Some(NewRights {
-        digest: "sha256:a".into(),
-        rules,
-    });
+    let (digest, rules) = ("sha256:a".into(), vec!["everything".into()]);
+    let gained = Some(NewRights { digest, rules });
     assert_rows! {
         case.brief() => "look 110";
         { case.gains.push(gains("1.1.0", gained.clone())); case.brief() } => "look 101, next 1.1.0";
@@ -153,11 +149,8 @@ fn unfinished_upgrade_keeps_its_declared_choice() {
 
 #[test]
 fn blocking_maximum_allows_an_upgrade_that_unblocks() {
-    let at = |package| {
-        Case::installed(package, "1.0.0")
-            .on("4.12")
-            .recorded_minors("4.12 1.0")
-    };
+    let installed = |package| Case::installed(package, "1.0.0").on("4.12");
+    let at = |package| installed(package).recorded_minors("4.12 1.0");
     let with = |maxima: &[(&str, &str)]| at(limited(&["1.0.0", "1.1.0"], maxima));
     let waits = "have 1.0.0, next 1.1.0";
     assert_each!(|maxima, expected| with(maxima).brief() => expected;
