@@ -20,14 +20,14 @@ mod values;
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{
-    Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint,
-    error::ErrorKind,
+    Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint,
+    builder::StyledStr, error::ErrorKind,
 };
 
 pub(crate) use self::{
     bundle_instance::{
         AdoptArgs, Cascade, ChangeArgs, ChangeFormat, ContentArgs, ContentFormat, DefinitionPolicy,
-        DiffArgs, DryRun, HistoryArgs, HistoryFormat, InstallArgs, PauseArgs, PinDryRun,
+        DiffArgs, DryRun, DryRunMode, HistoryArgs, HistoryFormat, InstallArgs, PauseArgs,
         ResumeArgs, RollbackArgs, ServiceArgs, StatusArgs, UninstallArgs,
     },
     catalog::{
@@ -47,20 +47,24 @@ pub(crate) use self::{
     platform::{PackageSpec, PlatformArgs, PlatformCommand, PlatformRenderArgs, UpgradeCheckArgs},
     run_bundle::{
         CleanupArgs, Engine, RegistryArgs, RunArgs, RunBundleArgs, RunCommand, RunUpgradeArgs,
-        SecurityContext,
+        SdkArgs, SecurityContext,
     },
     source_access::AccessArgs,
     transfer::{PushArgs, UnpackArgs},
+    values::with_boolean_values,
 };
 
 /// Help text about bundle sources, for every command that reads bundles.
 const SOURCES: &str = "\
 A bundle is one of:
-  DIR, FILE.tgz, FILE.tar        on this machine; \"-\" is a tar or tar.gz on standard input
+  DIR, FILE.tgz, FILE.tar        on this machine; \"-\" is a tar or tar.gz on
+                                 standard input
   quay.io/org/bundle:v1          an image in a registry; also docker://busybox
-  git+https://HOST/REPO#REF:DIR  a branch, tag or commit of a git repository, and the directory in it;
-                                 also git+ssh://git@HOST/REPO
-  https://HOST/FILE.tgz          an archive; #sha256:... at the end pins its digest
+  git+https://HOST/REPO#REF:DIR  a branch, tag or commit of a git repository,
+                                 and the directory in it; also
+                                 git+ssh://git@HOST/REPO
+  https://HOST/FILE.tgz          an archive; #sha256:... at the end pins its
+                                 digest
   oci:DIR[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:TAG]";
 
 /// Program name under which `kubectl` finds rukpak as a plugin.
@@ -72,9 +76,12 @@ const PLUGIN: &str = "kubectl-rukpak";
     name = "rukpak",
     version,
     max_term_width = 100,
-    propagate_version = false
+    propagate_version = false,
+    args_override_self = true
 )]
 struct Cli {
+    #[command(flatten)]
+    sdk: SdkArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -108,16 +115,24 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Reports whether the exit code is the result of a check.
-    pub(crate) fn is_check(&self) -> bool {
+    /// Reports whether the command only prints data. The exit code of any other command is the result of a check or of a
+    /// change.
+    pub(crate) fn only_prints(&self) -> bool {
         match self {
-            Self::Diff(_) | Self::UpgradeCheck(_) | Self::Validate(_) => true,
             // With several bundles, the exit code reports whether any of them was rejected.
-            Self::Convert(args) => args.bundles.bundles.len() > 1,
-            Self::Catalog(args) => matches!(args.command, CatalogCommand::Validate(_)),
-            Self::CatalogSource(args) => {
-                matches!(args.command, CatalogSourceCommand::Validate(_))
-            }
+            Self::Convert(args) => args.bundles.bundles.len() == 1,
+            Self::Catalog(args) => !matches!(
+                args.command,
+                CatalogCommand::Choose(_) | CatalogCommand::Validate(_)
+            ),
+            Self::Inspect(_)
+            | Self::Unpack(_)
+            | Self::Platform(_)
+            | Self::Status(_)
+            | Self::History(_)
+            | Self::Content(_)
+            | Self::Completion(_)
+            | Self::Version(_) => true,
             _ => false,
         }
     }
@@ -136,9 +151,9 @@ impl Command {
 pub(crate) struct ConvertArgs {
     #[command(flatten)]
     pub(crate) bundles: Bundles,
-    /// Format of the manifests: a stream of YAML documents, or a JSON List.
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) output: ManifestFormat,
+    /// Format of the manifests: a stream of YAML documents (the default), or a JSON List.
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    pub(crate) output: Option<ManifestFormat>,
     /// Write files into this directory: with one bundle a file for each object, <NN>-<kind>-<name>.yaml, in the order in
     /// which they can be applied; with several bundles a file for each bundle, <bundle>.yaml. Either all files are written
     /// or none.
@@ -172,7 +187,7 @@ pub(crate) struct ConvertArgs {
 pub(crate) struct ValidateArgs {
     #[command(flatten)]
     pub(crate) bundles: Bundles,
-    /// Format of the findings: a table, a JSON list with an entry for each bundle, or SARIF 2.1.0 for code hosts.
+    /// Format of the findings: a table, a list in JSON or YAML with an entry for each bundle, or SARIF 2.1.0 for code hosts.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: FindingsFormat,
     /// Fail on warnings, too.
@@ -240,14 +255,17 @@ pub(crate) enum ManifestFormat {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FindingsFormat {
     #[default]
+    #[value(alias = "text")]
     Table,
     Json,
+    Yaml,
     Sarif,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DescriptionFormat {
     #[default]
+    #[value(alias = "table")]
     Text,
     Json,
     Yaml,
@@ -255,14 +273,22 @@ pub(crate) enum DescriptionFormat {
 
 /// Parses the arguments of the process. Prints the help or an error and exits if they are not a command.
 pub(crate) fn parse() -> Command {
-    let mut command = command();
-    let parsed = command
-        .try_get_matches_from_mut(std::env::args_os())
+    let line: Vec<OsString> = std::env::args_os().collect();
+    try_parse(&line).unwrap_or_else(|error| error.exit())
+}
+
+/// Parses a command line. The help and errors show boolean flags without their optional value, unless the error depends on
+/// such a value.
+fn try_parse(line: &[OsString]) -> Result<Command, clap::Error> {
+    let parsed = with_boolean_values(command())
+        .try_get_matches_from_mut(line)
         .and_then(|matches| Cli::from_arg_matches(&matches));
-    match parsed {
-        Ok(cli) => cli.command,
-        Err(error) => error.format(&mut command).exit(),
-    }
+    parsed.map(|cli| cli.command).map_err(|error| {
+        let mut command = command();
+        let shown = command.try_get_matches_from_mut(line).err();
+        let shown = shown.filter(|shown| shown.kind() == error.kind());
+        shown.unwrap_or(error).format(&mut command)
+    })
 }
 
 /// Prints a usage error about the command line and exits.
@@ -283,18 +309,32 @@ pub(crate) fn usage(problem: &str) -> ! {
 pub(crate) fn command() -> clap::Command {
     let command = Cli::command();
     if binary_name() == PLUGIN {
-        // Users copy the examples.
-        let renamed = |command: clap::Command| match command.get_after_help() {
-            Some(help) => {
-                let help = help.to_string();
-                command.after_help(help.replace("\n  rukpak ", "\n  kubectl rukpak "))
-            }
-            None => command,
-        };
-        command.bin_name(name()).mut_subcommands(renamed)
+        as_plugin(command.bin_name(name()))
     } else {
         command
     }
+}
+
+/// Replaces the program name in the help texts of a command, its flags and its subcommands: users copy the examples.
+fn as_plugin(mut command: clap::Command) -> clap::Command {
+    let rename = |help: &StyledStr| {
+        let help = help.to_string();
+        help.replace("\n  rukpak ", "\n  kubectl rukpak ")
+            .replace("\"rukpak ", "\"kubectl rukpak ")
+    };
+    if let Some(help) = command.get_after_help().map(rename) {
+        command = command.after_help(help);
+    }
+    let renamed = |mut arg: Arg| {
+        if let Some(help) = arg.get_help().map(rename) {
+            arg = arg.help(help);
+        }
+        if let Some(help) = arg.get_long_help().map(rename) {
+            arg = arg.long_help(help);
+        }
+        arg
+    };
+    command.mut_args(renamed).mut_subcommands(as_plugin)
 }
 
 /// Returns the name by which users call this program: `rukpak`, or `kubectl rukpak`.
@@ -330,5 +370,99 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+        with_boolean_values(Cli::command()).debug_assert();
+    }
+
+    fn parsed(line: &str) -> Result<Command, clap::Error> {
+        let line = format!("rukpak {line}");
+        try_parse(&line.split(' ').map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn last_flag_takes_effect_and_lists_accumulate() {
+        ::tests::assert_each!(|line, part| format!("{:?}", parsed(line).unwrap()) => has part;
+            "status -o yaml --output=json" => "output: Json";
+            "uninstall a --timeout 1s --timeout 2s" => "timeout: 2s";
+            "uninstall a --yes -y" => "yes: true";
+            "adopt a --field-manager b --field-manager=c" => "field_manager: [\"b\", \"c\"]";
+            "convert a b --cacert c --cacert d" => "cacert: [\"c\", \"d\"]";
+            "convert a b --cacert c --cacert d" => "bundles: [\"a\", \"b\"]";
+        );
+    }
+
+    #[test]
+    fn flags_accept_booleans() {
+        ::tests::assert_each!(|line, part| format!("{:?}", parsed(line).unwrap()) => has part;
+            "status a -w" => "watch: true";
+            "status a --watch=True" => "watch: true";
+            "status a -w=f" => "watch: false";
+            "install a b --force-conflicts=1" => "force_conflicts: true";
+            "install a b --wait=F" => "wait: false";
+            "install a b --tls-verify=0" => "tls_verify: false";
+            "uninstall a --ignore-not-found=true --ignore-not-found=FALSE" => "ignore_not_found: false";
+            "unpack a -qo b" => "quiet: true";
+            "unpack a -qo b" => "output: Some(\"b\")";
+            "unpack --all a" => "source: \"a\"";
+            "catalog serve a --cache-enforce-integrity=t" => "cache_enforce_integrity: Some(true)";
+            "--verbose --plugins=go/v4 run --verbose=1 --plugins x bundle a.io/b:1 --verbose" => "verbose: true";
+            "--verbose cleanup a --delete-all=f" => "delete_all: false";
+        );
+    }
+
+    #[test]
+    fn help_and_errors_show_flags_without_value() {
+        ::tests::assert_each!(|line, part| parsed(line).unwrap_err() => has part;
+            "uninstall --help" => "-y, --yes\n";
+            "unpack a --all --only b" => "'--all' cannot be used with";
+            "unpack a --all=1 --only b" => "'--all[=<BOOL>]' cannot be used with";
+            "unpack a --all=maybe" => "invalid value 'maybe' for '--all[=<BOOL>]'";
+            "unpack a --all=maybe" => "[possible values: true, false]";
+        );
+        let help = parsed("--help").unwrap_err().to_string();
+        assert!(!help.contains("verbose"), "{help}");
+    }
+
+    #[test]
+    fn only_printing_commands_succeed_with_a_closed_pipe() {
+        ::tests::assert_each!(|line, expected| parsed(line).unwrap().only_prints() => expected;
+            "convert a" => true;
+            "convert a b" => false;
+            "inspect a" => true;
+            "status" => true;
+            "catalog list channels a" => true;
+            "catalog choose a --catalog b" => false;
+            "catalog validate a" => false;
+            "catalogsource resolve a" => false;
+            "catalogsource convert a" => false;
+            "adopt a --yes" => false;
+            "rollback a --dry-run=server" => false;
+            "uninstall a" => false;
+        );
+    }
+
+    /// Returns a command and all of its subcommands.
+    fn all(command: &clap::Command) -> Vec<&clap::Command> {
+        let below = command.get_subcommands().flat_map(all);
+        std::iter::once(command).chain(below).collect()
+    }
+
+    #[test]
+    fn texts_below_options_fit_into_a_terminal() {
+        for command in all(&Cli::command()) {
+            let help = command.get_after_help().map(ToString::to_string);
+            let help = help.unwrap_or_default();
+            let long = help.lines().find(|line| line.chars().count() > 78);
+            assert_eq!(long, None, "{}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn help_of_a_plugin_names_kubectl() {
+        for command in all(&as_plugin(Cli::command())) {
+            let help = command.clone().render_long_help().to_string();
+            for old in ["\"rukpak ", "\n  rukpak "] {
+                assert!(!help.contains(old), "{help}");
+            }
+        }
     }
 }

@@ -12,7 +12,7 @@ pub(crate) mod watch;
 
 use std::{fmt::Display, future::Future};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use apply::revision::{
     Revision,
     store::{self, Reference, Store},
@@ -150,6 +150,23 @@ impl Cluster {
     )]
     pub(crate) fn explain(&self, doing: impl Display, error: kube::Error) -> anyhow::Error {
         api_error::explain(doing, &error, &self.config.cluster_url.to_string())
+    }
+
+    /// Describes the error of reading a record, as [`explain`](Self::explain) does if a request failed.
+    pub(crate) fn explain_record(&self, doing: impl Display, error: store::Error) -> anyhow::Error {
+        match error {
+            store::Error::Request {
+                verb,
+                namespace,
+                name,
+                source,
+            } => self.explain(
+                format!("{doing}: failed to {verb} Secret {namespace}/{name}"),
+                *source,
+            ),
+            // The text of the source is a part of the message.
+            error => anyhow!("{doing}: {error}"),
+        }
     }
 
     /// Reads a BundleInstance; returns an error if it does not exist.

@@ -65,11 +65,11 @@ fn main() -> ExitCode {
         Command::Diff(_) => ExitCode::from(commands::diff::EXIT_FAILED),
         _ => ExitCode::FAILURE,
     };
-    // A success would be a result that the command may not have determined.
-    let closed_pipe = if command.is_check() {
-        ExitCode::from(EXIT_PIPE)
-    } else {
+    let closed_pipe = if command.only_prints() {
         ExitCode::SUCCESS
+    } else {
+        // Exit code 0 would report a result that the command may not have determined.
+        ExitCode::from(EXIT_PIPE)
     };
     let result = match command {
         Command::Convert(args) => commands::convert::run(&args),

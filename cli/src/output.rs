@@ -26,9 +26,12 @@ use manifests::{
 use serde::Serialize;
 
 use crate::{
-    args::{ChangeFormat, DescriptionFormat, DryRun, ManifestFormat},
+    args::{ChangeFormat, DescriptionFormat, DryRunMode, ManifestFormat},
     output::interrupt::CleanupGuard,
 };
+
+/// Maximum number of symbolic links that lead to a file, as in Linux.
+const MAX_LINKS: usize = 40;
 
 /// Marks a failure to write to standard output.
 #[derive(Debug)]
@@ -88,6 +91,14 @@ pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     error.is::<Stdout>() && error.chain().any(is_pipe)
 }
 
+/// Ignores the error of a closed standard output, for a command that continues without a reader.
+pub(crate) fn unless_closed(printed: anyhow::Result<()>) -> anyhow::Result<()> {
+    match printed {
+        Err(error) if is_closed(&error) => Ok(()),
+        printed => printed,
+    }
+}
+
 /// Writes a file atomically. A device, a pipe or a standard stream is written directly.
 pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let failed = || format!("failed to write {}", path.display());
@@ -106,7 +117,8 @@ pub(crate) fn write_json_file(path: &Path, value: &impl Serialize) -> anyhow::Re
     draft.publish()
 }
 
-/// A file with a temporary name that gets its final name when it is complete, and is deleted otherwise.
+/// A file with a temporary name that gets its final name when it is complete, and is deleted otherwise. The file takes over the
+/// mode of a file that it replaces, and symbolic links to that file are kept.
 #[derive(Debug)]
 pub(crate) struct AtomicFile {
     file: fs::File,
@@ -125,6 +137,7 @@ impl AtomicFile {
                 hidden: None,
             });
         }
+        let path = link_target(path);
         let name = path
             .file_name()
             .with_context(|| format!("{} is not a file name", path.display()))?;
@@ -135,9 +148,13 @@ impl AtomicFile {
         let (temporary, (file, guard)) =
             interrupt::create_unique(directory, &prefix, CleanupGuard::file)
                 .with_context(failed)?;
+        if let Ok(replaced) = fs::metadata(&path) {
+            file.set_permissions(replaced.permissions())
+                .with_context(failed)?;
+        }
         Ok(Self {
             file,
-            path: path.to_owned(),
+            path,
             hidden: Some((temporary, guard)),
         })
     }
@@ -151,6 +168,18 @@ impl AtomicFile {
         }
         Ok(())
     }
+}
+
+/// Follows the symbolic links of a path, and returns the path of the target. The target may not exist.
+fn link_target(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(target) = fs::read_link(&path) else {
+            break;
+        };
+        path.set_file_name(target);
+    }
+    path
 }
 
 /// Opens a device, a pipe or a standard stream; `None` for another file.
@@ -238,10 +267,11 @@ pub(crate) fn described(
 }
 
 /// Formats an action, and marks it if it was a dry run.
-pub(crate) fn print_dry_run(done: &str, dry_run: DryRun) -> String {
-    match dry_run {
-        DryRun::None => done.to_owned(),
-        DryRun::Server => format!("{done} (server dry run)"),
+pub(crate) fn print_dry_run(done: &str, dry_run: impl Into<DryRunMode>) -> String {
+    match dry_run.into() {
+        DryRunMode::None => done.to_owned(),
+        DryRunMode::Client => format!("{done} (dry run)"),
+        DryRunMode::Server => format!("{done} (server dry run)"),
     }
 }
 
@@ -251,12 +281,22 @@ pub(crate) fn print_changed(
     done: &str,
     format: ChangeFormat,
 ) -> anyhow::Result<()> {
-    let name = format!("bundleinstance.{GROUP}/{}", instance.name_any());
     let object = || {
         let mut object = instance.clone();
         object.metadata.managed_fields = None;
         object
     };
+    print_instance(&instance.name_any(), done, format, object)
+}
+
+/// Prints a BundleInstance like kubectl. `object` is called for the formats that show the object.
+pub(crate) fn print_instance<T: Serialize>(
+    name: &str,
+    done: &str,
+    format: ChangeFormat,
+    object: impl FnOnce() -> T,
+) -> anyhow::Result<()> {
+    let name = format!("bundleinstance.{GROUP}/{name}");
     print(&match format {
         ChangeFormat::Text => format!("{name} {done}\n"),
         ChangeFormat::Name => format!("{name}\n"),
@@ -357,9 +397,39 @@ impl Elements {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn replaced_file_keeps_its_mode_and_its_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("dir")).unwrap();
+        fs::write(at("dir/file"), "").unwrap();
+        fs::set_permissions(at("dir/file"), fs::Permissions::from_mode(0o600)).unwrap();
+        symlink("file", at("dir/relative")).unwrap();
+        symlink(at("dir/relative"), at("chain")).unwrap();
+        symlink("dir/new", at("dangling")).unwrap();
+        for (path, target) in ::tests::rows![
+            "dir/file" => "dir/file";
+            "dir/relative" => "dir/file";
+            "chain" => "dir/file";
+            "dangling" => "dir/new";
+            "other" => "other";
+        ] {
+            let was_link = at(path).is_symlink();
+            write(&at(path), path).unwrap();
+            ::tests::assert_rows! {
+                fs::read_to_string(at(target)).unwrap() => path, "{path}";
+                at(path).is_symlink() => was_link, "{path}";
+            }
+        }
+        let mode = fs::metadata(at("dir/file")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
 
     #[test]
     fn untrusted_text_is_escaped_and_round_trips() {
@@ -370,8 +440,7 @@ mod tests {
         let yaml = yaml::to_string(&value).unwrap();
         let read: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(read, value);
-        let read = yaml::documents(yaml.as_bytes()).next().unwrap();
-        assert_eq!(read.unwrap(), value);
+        ::tests::assert_rows!(yaml::documents(yaml.as_bytes()).next().unwrap().unwrap() => value);
         for text in [json, yaml] {
             let is_order = |letter| letter != '\n' && is_unprintable(letter);
             assert!(!text.contains(is_order), "{text:?}");

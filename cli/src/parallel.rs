@@ -81,10 +81,7 @@ mod tests {
             Ok(())
         });
         assert!(outcome.is_ok());
-        assert_eq!(
-            results,
-            items.iter().map(|item| item * 2).collect::<Vec<_>>()
-        );
+        ::tests::assert_rows!(results => items.iter().map(|item| item * 2).collect::<Vec<_>>());
     }
 
     #[test]

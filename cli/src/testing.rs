@@ -1,7 +1,7 @@
 //! Objects and command lines of unit tests.
 
 use clap::Args;
-use manifests::api::bundle_instance::BundleInstance;
+use manifests::{api::bundle_instance::BundleInstance, object::Identity};
 use serde_json::{Value, json};
 
 /// Returns the BundleInstance `tide`, with these fields added or replaced.
@@ -17,7 +17,6 @@ pub(crate) fn instance(more: &Value) -> BundleInstance {
     serde_json::from_value(value).unwrap()
 }
 
-/// Merges the fields of a value into another one.
 pub(crate) fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
@@ -26,6 +25,17 @@ pub(crate) fn merge(into: &mut Value, from: &Value) {
             }
         }
         (into, from) => from.clone_into(into),
+    }
+}
+
+/// Returns the identity of an object in the namespace `tides`.
+pub(crate) fn identity(group: &str, kind: &str, name: &str) -> Identity {
+    let [group, kind, namespace, name] = [group, kind, "tides", name].map(str::to_owned);
+    Identity {
+        group,
+        kind,
+        namespace,
+        name,
     }
 }
 
@@ -42,8 +52,8 @@ pub(crate) fn refused(status: Value) -> kube::Error {
     kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
 }
 
-/// Parses flags and arguments.
 pub(crate) fn parse<A: Args>(line: &[&str]) -> Result<A, clap::Error> {
     let command = A::augment_args(clap::Command::new("rukpak").no_binary_name(true));
+    let command = crate::args::with_boolean_values(command);
     A::from_arg_matches(&command.try_get_matches_from(line)?)
 }

@@ -5,7 +5,8 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 
 use super::{
-    AccessArgs, ClusterArgs, DescriptionFormat, LimitArgs, ManifestFormat, cluster::namespace,
+    AccessArgs, ClusterArgs, DescriptionFormat, LimitArgs, ManifestFormat,
+    cluster::{name, namespace},
     duration,
 };
 
@@ -33,22 +34,32 @@ pub(crate) enum DryRun {
     Server,
 }
 
-/// Dry-run mode of a change of `spec.rollbackTo`.
+/// Dry-run mode of a command whose result is known without the API server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PinDryRun {
-    /// Change the field.
+pub(crate) enum DryRunMode {
+    /// Apply the changes.
     #[default]
     None,
-    /// Print the result without a request to the API server.
+    /// Print the changed object without sending the changes.
     Client,
-    /// Print the difference between the revision and the live objects, and let the API server validate the change.
+    /// Let the server validate the changes without storing them.
     Server,
+}
+
+impl From<DryRun> for DryRunMode {
+    fn from(dry_run: DryRun) -> Self {
+        match dry_run {
+            DryRun::None => Self::None,
+            DryRun::Server => Self::Server,
+        }
+    }
 }
 
 /// Format of a history.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HistoryFormat {
     #[default]
+    #[value(alias = "text")]
     Table,
     Json,
     Yaml,
@@ -174,7 +185,10 @@ Examples:
   # A bundle under development, into a chosen namespace
   rukpak install tidewatch ./bundle -n tides
   # Show the request, and whether the server accepts it
-  rukpak install tidewatch ./bundle --dry-run=server -o yaml")]
+  rukpak install tidewatch ./bundle --dry-run=server -o yaml
+  # Write the manifest for GitOps, without a cluster
+  rukpak install tidewatch quay.io/example/tidewatch-bundle:v1.4.0 \\
+    --dry-run=client -o yaml")]
 pub(crate) struct InstallArgs {
     /// Name of the BundleInstance.
     #[arg(value_name = "NAME", value_parser = name)]
@@ -183,7 +197,7 @@ pub(crate) struct InstallArgs {
     #[arg(value_name = "BUNDLE", value_hint = ValueHint::AnyPath)]
     pub(crate) bundle: OsString,
     /// Namespace of namespaced objects, instead of the one that the bundle suggests. Cannot be changed later.
-    #[arg(short = 'n', long, value_name = "NAMESPACE", value_parser = namespace)]
+    #[arg(short = 'n', long, visible_alias = "namespace", value_name = "NAMESPACE", value_parser = namespace)]
     pub(crate) install_namespace: Option<String>,
     /// Format of the bundle. Default: detected from the content of an upload, and registry for other sources.
     #[arg(long, value_enum)]
@@ -203,9 +217,9 @@ pub(crate) struct InstallArgs {
     pub(crate) force_conflicts: bool,
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
-    /// Dry-run mode.
+    /// Dry-run mode. "client" prints the BundleInstance of a new installation and contacts no cluster.
     #[arg(long, value_enum, value_name = "MODE", default_value_t)]
-    pub(crate) dry_run: DryRun,
+    pub(crate) dry_run: DryRunMode,
     /// Format of the output.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: ChangeFormat,
@@ -249,7 +263,7 @@ pub(crate) struct DiffArgs {
         conflicts_with_all = ["bundle", "install_namespace", "class"])]
     pub(crate) revision: Option<i64>,
     /// Namespace of namespaced objects, if the BundleInstance does not exist.
-    #[arg(short = 'n', long, value_name = "NAMESPACE", value_parser = namespace)]
+    #[arg(short = 'n', long, visible_alias = "namespace", value_name = "NAMESPACE", value_parser = namespace)]
     pub(crate) install_namespace: Option<String>,
     /// Format of the bundle. Default: detected from its content.
     #[arg(long, value_enum)]
@@ -312,9 +326,10 @@ pub(crate) struct RollbackArgs {
     pub(crate) undo: bool,
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
-    /// Dry-run mode. With "-o text", "server" prints the difference first, as "rukpak diff --revision" does.
+    /// Dry-run mode. Both modes read the BundleInstance. With "-o text", "server" prints the difference first, as "rukpak diff
+    /// --revision" does.
     #[arg(long, value_enum, value_name = "MODE", default_value_t)]
-    pub(crate) dry_run: PinDryRun,
+    pub(crate) dry_run: DryRunMode,
     /// Format of the output.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: ChangeFormat,
@@ -459,11 +474,6 @@ pub(crate) struct ContentArgs {
 /// Returns a parser for revision numbers.
 fn number() -> clap::builder::RangedI64ValueParser {
     clap::value_parser!(i64).range(1..)
-}
-
-/// Parses the name of an object; the server checks whether the object exists.
-fn name(text: &str) -> Result<String, &'static str> {
-    manifests::names::dns_subdomain(text).map(|()| text.to_owned())
 }
 
 fn account(text: &str) -> Result<(String, String), &'static str> {

@@ -15,12 +15,16 @@ use super::{
 /// Help text about catalog sources, for every command that reads catalogs.
 pub(super) const SOURCES: &str = "\
 A catalog is one of:
-  DIR                            on this machine; all files in it are read except those that an .indexignore excludes
-  index.db                       a catalog in an SQLite database, as earlier versions of opm created it
-  quay.io/org/catalog:v1         an image in a registry; label
-                                 operators.operatorframework.io.index.configs.v1 names the directory, or
-                                 operators.operatorframework.io.index.database.v1 the database
-  oci:DIR[:TAG], FILE.tgz, https://HOST/FILE.tgz, git+https://HOST/REPO#REF:DIR, and all other sources of bundles";
+  DIR                     on this machine; all files in it are read except
+                          those that an .indexignore excludes
+  index.db                a catalog in an SQLite database, as earlier versions
+                          of opm created it
+  quay.io/org/catalog:v1  an image in a registry; a label names the directory,
+                            operators.operatorframework.io.index.configs.v1,
+                          or the database,
+                            operators.operatorframework.io.index.database.v1
+  oci:DIR[:TAG], FILE.tgz, https://HOST/FILE.tgz,
+  git+https://HOST/REPO#REF:DIR, and all other sources of bundles";
 
 /// Create, validate, list, render, migrate, serve and draw file-based catalogs, and choose bundles from them.
 #[derive(Debug, Args)]
@@ -75,14 +79,24 @@ pub(crate) struct CatalogListArgs {
     /// Directory, image, archive, git repository or URL; see below.
     #[arg(value_name = "CATALOG", value_hint = ValueHint::AnyPath)]
     pub(crate) catalog: OsString,
-    /// Only this package.
+    /// List only this package.
+    #[arg(value_name = "PACKAGE", conflicts_with = "package")]
+    package_argument: Option<String>,
+    /// The same as PACKAGE.
     #[arg(long, value_name = "NAME")]
-    pub(crate) package: Option<String>,
+    package: Option<String>,
     /// Format of the list.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: DescriptionFormat,
     #[command(flatten)]
     pub(crate) reading: CatalogReadArgs,
+}
+
+impl CatalogListArgs {
+    /// Returns the package to which the list is restricted.
+    pub(crate) fn package(&self) -> Option<&str> {
+        self.package_argument.as_deref().or(self.package.as_deref())
+    }
 }
 
 /// Kind of catalog entries.
@@ -127,7 +141,7 @@ pub(crate) struct CatalogChooseArgs {
     pub(crate) openshift_version: Option<Release>,
     /// Kubernetes version that the bundle must support. Default: the one of --openshift-version. Without either,
     /// minKubeVersion is ignored.
-    #[arg(long, value_name = "VERSION", value_parser = version::parse_lenient)]
+    #[arg(long, visible_alias = "kube-version", value_name = "VERSION", value_parser = version::parse_lenient)]
     pub(crate) kubernetes_version: Option<version::Version>,
     /// Bundle formats that can be installed.
     #[arg(long = "media-type", value_name = "TYPE", default_values = [REGISTRY_V1, PLAIN_V0])]
@@ -281,19 +295,17 @@ mod tests {
             minor("5.1.2") => 37;
         }
         let impossible = "4.24 4.99 4.2 4 1.30 3.11 6.0 latest 5.18446744073709551615";
-        for text in impossible.split(' ') {
-            assert!(openshift(text).is_err(), "{text}");
-        }
-        assert_eq!(kubernetes(None, None), None);
         let given = version::Version::new(1, 30, 4);
-        let found = kubernetes(Some(&given), openshift("4.20").ok());
-        assert_eq!(found, Some(given));
+        ::tests::assert_rows! {
+            impossible.split(' ').find(|text| openshift(text).is_ok()) => None;
+            kubernetes(None, None) => None;
+            kubernetes(Some(&given), openshift("4.20").ok()) => Some(given);
+        }
     }
 
     #[test]
     fn default_limits_are_those_of_the_library() {
         let args: CatalogLimitArgs = crate::testing::parse(&[]).unwrap();
-        let limits = ::catalog::Limits::from(args);
-        assert_eq!(limits, ::catalog::Limits::default());
+        assert_eq!(::catalog::Limits::from(args), ::catalog::Limits::default());
     }
 }

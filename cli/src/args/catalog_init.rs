@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ::catalog::init::OPM;
 use clap::{Args, ValueHint};
 
-use super::BlobFormat;
+use super::{BlobFormat, values::file};
 
 /// Print the olm.package blob at the start of a package's catalog.
 ///
@@ -13,7 +13,8 @@ use super::BlobFormat;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  rukpak catalog init tidewatch --default-channel stable --icon tide.svg --description README.md -o yaml")]
+  rukpak catalog init tidewatch --default-channel stable --icon tide.svg \\
+    --description README.md -o yaml")]
 pub(crate) struct CatalogInitArgs {
     /// Name of the package.
     #[arg(value_name = "PACKAGE")]
@@ -22,10 +23,10 @@ pub(crate) struct CatalogInitArgs {
     #[arg(short = 'c', long, value_name = "NAME", default_value = "")]
     pub(crate) default_channel: String,
     /// Icon of the package: SVG, PNG, JPEG, GIF, WebP, BMP, TIFF or ICO.
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = file())]
     pub(crate) icon: Option<PathBuf>,
     /// Description of the package in Markdown: its README.md, or another text for users.
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = file())]
     pub(crate) description: Option<PathBuf>,
     /// Format of the blob.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
@@ -39,7 +40,8 @@ pub(crate) struct CatalogInitArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  rukpak catalog dockerfile catalog && podman build -f catalog.Dockerfile -t quay.io/org/catalog:v1 .
+  rukpak catalog dockerfile catalog
+  podman build -f catalog.Dockerfile -t quay.io/org/catalog:v1 .
   # Without a server in the image: OLM serves the catalog with its own
   rukpak catalog dockerfile catalog --base-image scratch")]
 pub(crate) struct CatalogDockerfileArgs {

@@ -7,6 +7,23 @@ use manifests::version;
 
 use super::{ClusterArgs, DescriptionFormat, DryRun, ManifestFormat};
 
+/// Files with CatalogSources.
+#[derive(Debug, Args)]
+pub(crate) struct CatalogSourceFiles {
+    /// Files with CatalogSources in YAML or JSON, "-" for standard input.
+    #[arg(required_unless_present = "file_flags", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    files: Vec<PathBuf>,
+    /// The same as FILE, as in kubectl; may be repeated.
+    #[arg(short = 'f', long = "filename", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file_flags: Vec<PathBuf>,
+}
+
+impl CatalogSourceFiles {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PathBuf> {
+        self.files.iter().chain(&self.file_flags)
+    }
+}
+
 /// Resolve, validate, convert and migrate CatalogSources, in files and in a cluster.
 #[derive(Debug, Args)]
 pub(crate) struct CatalogSourceArgs {
@@ -28,7 +45,7 @@ pub(crate) enum CatalogSourceCommand {
 /// {ocp_update_channels} and {platform_architecture}. They are replaced in spec.image, in
 /// spec.catalogImageSource.catalogImage, and in the annotation core.rukpak.io/catalog-image-template. In the annotation
 /// olm.catalogImageTemplate only those of kube are replaced, as in OLM. An annotation takes precedence over the image, and
-/// OLM's annotation over the other one.
+/// OLM's annotation over the other one. Other objects are skipped.
 ///
 /// Each variable has the value of its option, and without the option no value. {olm_major_version} and the like are an
 /// exception: in a cluster they have the version of OLM if OLM serves the catalog, and else the version of the provisioner.
@@ -37,9 +54,8 @@ pub(crate) enum CatalogSourceCommand {
 /// Exit code: 0 if all results are images, 1 if one is not, or if a file cannot be read.
 #[derive(Debug, Args)]
 pub(crate) struct CatalogSourceResolveArgs {
-    /// File with CatalogSources in YAML or JSON, "-" for standard input; may be repeated. Other objects are skipped.
-    #[arg(short = 'f', long = "filename", required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) files: CatalogSourceFiles,
     /// Kubernetes version of the cluster.
     #[arg(long, visible_alias = "kubernetes-version", value_name = "VERSION", value_parser = version::parse_lenient)]
     pub(crate) kube_version: Option<version::Version>,
@@ -70,9 +86,8 @@ pub(crate) struct CatalogSourceResolveArgs {
 /// read.
 #[derive(Debug, Args)]
 pub(crate) struct CatalogSourceValidateArgs {
-    /// Files with CatalogSources in YAML or JSON, "-" for standard input.
-    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) files: CatalogSourceFiles,
     /// Format of the result.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: DescriptionFormat,
@@ -88,9 +103,8 @@ pub(crate) struct CatalogSourceValidateArgs {
 /// Exit code: 0 if all have that form, 1 if one cannot be converted and is written unchanged, or a file cannot be read.
 #[derive(Debug, Args)]
 pub(crate) struct CatalogSourceConvertArgs {
-    /// File with CatalogSources in YAML or JSON, "-" for standard input; may be repeated.
-    #[arg(short = 'f', long = "filename", required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) files: CatalogSourceFiles,
     /// Form to write.
     #[arg(long, value_enum, value_name = "FORM", default_value_t)]
     pub(crate) to: Form,

@@ -41,3 +41,38 @@ pub(crate) struct ClusterArgs {
 pub(super) fn namespace(text: &str) -> Result<String, &'static str> {
     names::dns_label(text).map(|()| text.to_owned())
 }
+
+/// Parses the name of a BundleInstance, alone or with the kind, as kubectl and `-o name` print it. The server checks whether the
+/// object exists.
+pub(super) fn name(text: &str) -> Result<String, &'static str> {
+    let is_instance = |kind: &str| {
+        let kind = kind.strip_suffix(".core.rukpak.io").unwrap_or(kind);
+        ["bi", "bis", "bundleinstance", "bundleinstances"].contains(&kind)
+    };
+    let name = match text.split_once('/') {
+        Some((kind, name)) if is_instance(kind) => name,
+        _ => text,
+    };
+    names::dns_subdomain(name).map(|()| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_may_have_the_kind_of_bundle_instances() {
+        for (text, expected) in ::tests::rows![
+            "tide" => Ok("tide");
+            "bundleinstance.core.rukpak.io/tide" => Ok("tide");
+            "bundleinstances/tide.v1" => Ok("tide.v1");
+            "bi/tide" => Ok("tide");
+            "bi/a/b" => Err("must consist of*");
+            "pod/tide" => Err("must consist of*");
+            "bundleinstance.example.com/tide" => Err("must consist of*");
+            "bi/" => Err("*");
+        ] {
+            ::tests::table::assert_outcome(name(text), expected.map(str::to_owned), text);
+        }
+    }
+}

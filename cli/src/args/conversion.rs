@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use convert::{NamespaceObject, deployment_config::DeploymentConfig};
 use manifests::{names, version::KubeVersion, yaml};
 use serde_json::Value;
 
-use super::LimitArgs;
+use super::{LimitArgs, values::file};
 
 /// Format of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -24,16 +24,16 @@ enum BundleClass {
 #[command(next_help_heading = "Conversion")]
 pub(crate) struct Conversion {
     /// Install into this namespace instead of the one that the bundle suggests.
-    #[arg(long, value_name = "NAME", value_parser = namespace)]
+    #[arg(short = 'n', long, visible_alias = "namespace", value_name = "NAME", value_parser = namespace)]
     install_namespace: Option<String>,
     /// Omit the Namespace object of the install namespace.
     #[arg(long)]
     no_namespace: bool,
     /// Kubernetes release of the target cluster.
-    #[arg(long, value_name = "VERSION", default_value_t = KubeVersion::NEWEST)]
+    #[arg(long, visible_alias = "kubernetes-version", value_name = "VERSION", default_value_t = KubeVersion::NEWEST)]
     kube_version: KubeVersion,
     /// YAML or JSON file with the deploymentConfig that overrides the operator's pods, as in a Subscription's spec.config.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = file())]
     config: Option<PathBuf>,
     /// Format of the bundle. Default: detected from its content.
     #[arg(long, value_enum)]

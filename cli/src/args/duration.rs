@@ -7,7 +7,7 @@ use manifests::duration::{Error, nanoseconds};
 const PROBLEM: &str = "use a duration such as 90s, 5m or 1h30m";
 const TOO_LONG: &str = "use at most 8760h (one year), or 0 for no limit";
 /// Maximum duration, because a longer one could not be added to the current time.
-const MAX_DURATION: Duration = Duration::from_secs(8760 * 3600);
+pub(super) const MAX_DURATION: Duration = Duration::from_secs(8760 * 3600);
 
 /// Parses a duration.
 pub(super) fn read(text: &str) -> Result<Duration, &'static str> {

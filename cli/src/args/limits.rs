@@ -75,7 +75,6 @@ mod tests {
     #[test]
     fn default_limits_are_those_of_the_library() {
         let args: LimitArgs = crate::testing::parse(&[]).unwrap();
-        let options = unpacker::Options::from(args);
-        assert_eq!(options, unpacker::Options::default());
+        assert_eq!(unpacker::Options::from(args), unpacker::Options::default());
     }
 }

@@ -121,6 +121,7 @@ pub(crate) struct UpgradeCheckArgs {
 pub(crate) enum CheckFormat {
     /// A table for people.
     #[default]
+    #[value(alias = "text")]
     Table,
     Json,
     Yaml,
@@ -227,19 +228,14 @@ mod tests {
 
     #[test]
     fn system_namespace_and_image_are_validated() {
-        for text in ["rukpak-system", "kube", "openshift-platform-operators"] {
-            assert!(own_namespace(text).is_ok(), "{text:?}");
-        }
         let reserved = ["kube-system", "kube-x", "openshift", "openshift-monitoring"];
-        for text in reserved.into_iter().chain(["default", "A", ""]) {
-            assert!(own_namespace(text).is_err(), "{text:?}");
-        }
         let pinned = format!("registry:5000/a@sha256:{}", "0".repeat(64));
-        for text in ["quay.io/rukpak/provisioner:v1", &pinned] {
-            assert!(image(text).is_ok(), "{text:?}");
-        }
-        for text in ["a b:c: d", "", "quay.io/A", "quay.io/a\nb: c"] {
-            assert!(image(text).is_err(), "{text:?}");
+        ::tests::assert_rows! {
+            ["rukpak-system", "kube", "openshift-platform-operators"].map(|text| own_namespace(text).is_ok()) => [true; 3];
+            reserved.map(|text| own_namespace(text).is_ok()) => [false; 4];
+            ["default", "A", ""].map(|text| own_namespace(text).is_ok()) => [false; 3];
+            ["quay.io/rukpak/provisioner:v1", &pinned].map(|text| image(text).is_ok()) => [true; 2];
+            ["a b:c: d", "", "quay.io/A", "quay.io/a\nb: c"].map(|text| image(text).is_ok()) => [false; 4];
         }
     }
 

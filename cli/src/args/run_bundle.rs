@@ -8,7 +8,7 @@ use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use super::{
     ClusterArgs, duration,
     install_mode::InstallMode,
-    values::{NonEmpty, boolean, namespace, non_empty, one_of},
+    values::{NonEmpty, namespace, non_empty, one_of, with_names},
 };
 
 /// Run a bundle under development in a cluster, and upgrade it.
@@ -16,6 +16,8 @@ use super::{
 /// The command line is that of operator-sdk, so that existing scripts work.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) sdk: SdkArgs,
     #[command(subcommand)]
     pub(crate) command: RunCommand,
 }
@@ -57,7 +59,8 @@ pub(crate) enum SecurityContext {
 Examples:
   rukpak run bundle quay.io/example/tidewatch-bundle:v1.4.0
   # Into a chosen namespace, with a longer timeout
-  rukpak run bundle quay.io/example/tidewatch-bundle:v1.4.0 -n tides --timeout 5m")]
+  rukpak run bundle quay.io/example/tidewatch-bundle:v1.4.0 -n tides \\
+    --timeout 5m")]
 pub(crate) struct RunBundleArgs {
     /// Image of the bundle.
     #[arg(value_name = "BUNDLE-IMAGE")]
@@ -83,7 +86,8 @@ pub(crate) struct RunBundleArgs {
 Examples:
   rukpak run bundle-upgrade quay.io/example/tidewatch-bundle:v1.5.0
   # Roll back if the new version is not healthy; not supported with OLM
-  rukpak run bundle-upgrade quay.io/example/tidewatch-bundle:v1.5.0 --rollback-on-failure")]
+  rukpak run bundle-upgrade quay.io/example/tidewatch-bundle:v1.5.0 \\
+    --rollback-on-failure")]
 pub(crate) struct RunUpgradeArgs {
     /// Image of the bundle.
     #[arg(value_name = "BUNDLE-IMAGE")]
@@ -116,16 +120,15 @@ pub(crate) struct RegistryArgs {
     #[arg(long, value_name = "SECRET", default_value = "", hide_default_value = true, value_parser = non_empty::<String>)]
     pub(crate) ca_secret_name: NonEmpty<String>,
     /// Like --use-http.
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
-        default_value_t = false, default_missing_value = "true", value_parser = boolean(), hide = true)]
+    #[arg(long, hide = true)]
     pub(crate) skip_tls: bool,
     /// Skip TLS verification of registries.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
-        default_value_t = false, default_missing_value = "true", value_parser = boolean())]
+        default_value_t = false, default_missing_value = "true")]
     pub(crate) skip_tls_verify: bool,
     /// Use plain HTTP for registries.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
-        default_value_t = false, default_missing_value = "true", value_parser = boolean())]
+        default_value_t = false, default_missing_value = "true")]
     pub(crate) use_http: bool,
     /// Pull policy of the image of the pod that serves the catalog.
     #[arg(long, value_name = "POLICY", default_value = "", hide_default_value = true, value_parser = one_of(&["Always", "IfNotPresent", "Never"]))]
@@ -136,8 +139,8 @@ pub(crate) struct RegistryArgs {
     /// Image with sh and gzip that unpacks the catalog, if --registry-image is not rukpak's provisioner.
     #[arg(long, value_name = "IMAGE", default_value = "", hide_default_value = true, value_parser = non_empty::<String>)]
     pub(crate) decompression_image: NonEmpty<String>,
-    /// Security context of the pod that serves the catalog: legacy or restricted.
-    #[arg(long, value_name = "CONTEXT", value_parser = security_context)]
+    /// Security context of the pod that serves the catalog.
+    #[arg(long, value_name = "CONTEXT", value_parser = with_names(security_context, &["legacy", "restricted"]))]
     pub(crate) security_context_config: Option<SecurityContext>,
     /// ServiceAccount of the pod that serves the catalog.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true, value_parser = non_empty::<String>)]
@@ -155,12 +158,11 @@ pub(crate) struct RegistryArgs {
     pub(crate) cluster: ClusterArgs,
 }
 
-/// Flags of every operator-sdk command, for scripts that pass them.
+/// Flags of every operator-sdk command, for scripts that pass them, also before the subcommand.
 #[derive(Debug, Args)]
 pub(crate) struct SdkArgs {
     /// No effect: the output is always complete.
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
-        default_value_t = false, default_missing_value = "true", value_parser = boolean(), hide = true)]
+    #[arg(long, hide = true)]
     pub(crate) verbose: bool,
     /// No effect: plugins are not supported.
     #[arg(long, value_name = "PLUGINS", hide = true)]
@@ -182,15 +184,15 @@ pub(crate) struct CleanupArgs {
     pub(crate) package: String,
     /// Delete everything; --delete-crds and --delete-operator-groups take precedence.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
-        default_value_t = true, default_missing_value = "true", value_parser = boolean())]
+        default_value_t = true, default_missing_value = "true")]
     pub(crate) delete_all: bool,
     /// Delete the operator's CRDs with all custom resources; the default is the value of --delete-all.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
-        default_missing_value = "true", value_parser = boolean())]
+        default_missing_value = "true")]
     pub(crate) delete_crds: Option<bool>,
     /// Delete the OperatorGroup that was created for the operator, if it is unused; the default is the value of --delete-all.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
-        default_missing_value = "true", value_parser = boolean())]
+        default_missing_value = "true")]
     pub(crate) delete_operator_groups: Option<bool>,
     /// Engine that installed the operator.
     #[arg(long, value_enum, value_name = "ENGINE", default_value_t)]

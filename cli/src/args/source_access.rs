@@ -21,7 +21,7 @@ use unpacker::{
     registry::{Credentials, Mirrors},
 };
 
-use super::usage;
+use super::{duration, usage};
 
 /// Environment variable for a password that is not in a file.
 const PASSWORD_ENV: &str = "RUKPAK_PASSWORD";
@@ -68,14 +68,13 @@ pub(crate) struct AccessArgs {
     /// Known host keys of ssh servers; may be repeated. Default: ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     known_hosts: Vec<PathBuf>,
-    /// Timeout of one transfer.
-    #[arg(long, value_name = "SECONDS", default_value_t = Timeouts::default().total.as_secs(),
-        value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    timeout: u64,
+    /// Timeout of one transfer; 0 means no timeout.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration::read)]
+    timeout: Duration,
 }
 
 impl AccessArgs {
-    /// Returns the defaults of all other flags, for commands that have the flags of another program.
+    /// Returns the defaults of all other flags, for commands without these flags.
     pub(crate) fn with_defaults(tls_verify: bool, timeout: Duration) -> Self {
         Self {
             platform: None,
@@ -88,7 +87,8 @@ impl AccessArgs {
             ssh_key: None,
             ssh_passphrase_file: None,
             known_hosts: Vec::new(),
-            timeout: timeout.as_secs().max(1),
+            // At least one second, because messages show the timeout in whole seconds.
+            timeout: Duration::from_secs(timeout.as_secs().max(1)),
         }
     }
 
@@ -125,7 +125,11 @@ impl AccessArgs {
             roots.push_str(&text(path, "certificates")?);
             roots.push('\n');
         }
-        let total = Duration::from_secs(*timeout);
+        let total = if timeout.is_zero() {
+            duration::MAX_DURATION
+        } else {
+            *timeout
+        };
         let default = Timeouts::default();
         Ok(Access {
             basic,
@@ -438,14 +442,12 @@ mod tests {
         let login = br#"{"auths": {"quay.io": {"auth": "bWU6d29yZA=="}}}"#;
         fs::write(&auth, login).unwrap();
         let found = args(&format!("--authfile {}", auth.display())).read(&[&sources[1]]);
-        let expected = Credentials::from_user_file(&auth).unwrap();
-        assert_eq!(found.unwrap().registries, expected);
+        ::tests::assert_rows!(found.unwrap().registries => Credentials::from_user_file(&auth).unwrap());
         let empty = dir.path().join("empty");
         fs::write(&empty, "\n").unwrap();
         let flags = format!("--username me --password-file {}", empty.display());
         let refused = args(&flags).read(&[]).unwrap_err().to_string();
-        let expected = "the password from --password-file is empty; provide a password";
-        assert_eq!(refused, expected);
+        ::tests::assert_rows!(refused => "the password from --password-file is empty; provide a password");
 
         let place =
             crate::source::from_name("quay.io/a/b:v1", &args("--platform linux/arm64")).location;
@@ -453,6 +455,17 @@ mod tests {
             panic!("{place:?}");
         };
         assert_eq!(image.platform.as_deref(), Some("linux/arm64"));
+    }
+
+    #[test]
+    fn timeouts_are_durations_or_seconds() {
+        let default = Timeouts::default().total.as_secs();
+        ::tests::assert_each!(|flags, expected| args(flags).read(&[]).unwrap().timeouts.total.as_secs() => expected;
+            "" => default;
+            "--timeout 90" => 90;
+            "--timeout 1m30s" => 90;
+            "--timeout 0" => duration::MAX_DURATION.as_secs();
+        );
     }
 
     #[test]
@@ -468,7 +481,7 @@ mod tests {
             "the password would be sent to h.example unencrypted; use https://, or set --tls-verify=false to send it anyway"
                 .to_owned(),
         );
-        for (names, flags, expected) in ::tests::rows![
+        ::tests::assert_each!(|names, flags, expected| args(flags).guard(&sources(names).iter().collect::<Vec<_>>()) => expected;
             &[image, "localhost:5000/wave:v1"][..], "" => Ok(());
             &[image, "http://localhost:5000/tide.tgz"], "" => Ok(());
             &[image, "git+ssh://git@h.example/repo", "oci:layout"], "" => Ok(());
@@ -479,10 +492,6 @@ mod tests {
             &[image, "127.0.0.2:80/tide:v1"], "" => two("127.0.0.2:80");
             &["http://h.example/tide.tgz?k=hidden"], "" => plain.clone();
             &["git+http://h.example/r"], "" => plain.clone();
-        ] {
-            let sources = sources(names);
-            let found = args(flags).guard(&sources.iter().collect::<Vec<_>>());
-            assert_eq!(found, expected, "{names:?}");
-        }
+        );
     }
 }

@@ -1,8 +1,11 @@
-//! Parsers for flag values with the semantics of Go programs.
+//! Parsers for flag values, some of them with the semantics of Go programs.
 
-use std::str::FromStr;
+use std::{any::TypeId, ffi::OsStr, path::PathBuf, str::FromStr};
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{
+    Arg, ArgAction, Command,
+    builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 
 use super::cluster;
 
@@ -35,8 +38,72 @@ pub(super) fn one_of(values: &[&'static str]) -> impl TypedValueParser<Value = N
         .map(|value| Some(value).filter(|value| !value.is_empty()))
 }
 
+/// Returns a parser for a file that cannot be standard input.
+pub(super) fn file() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path: PathBuf| {
+        if path.as_os_str() == "-" {
+            Err("use /dev/stdin for standard input, or ./- for a file of this name")
+        } else {
+            Ok(path)
+        }
+    })
+}
+
+/// A parser with names for help and completion. Unlike in [`PossibleValuesParser`], errors are those of the parser.
+#[derive(Clone)]
+pub(super) struct ListedValues<P> {
+    parser: P,
+    names: &'static [&'static str],
+}
+
+pub(super) fn with_names<P>(parser: P, names: &'static [&'static str]) -> ListedValues<P> {
+    ListedValues { parser, names }
+}
+
+impl<P: TypedValueParser> TypedValueParser for ListedValues<P> {
+    type Value = P::Value;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<P::Value, clap::Error> {
+        self.parser.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.names.iter().map(PossibleValue::new)))
+    }
+}
+
+/// Makes all boolean flags of a command and its subcommands accept a value: `--flag`, `--flag=true`, `--flag=F`.
+pub(crate) fn with_boolean_values(command: Command) -> Command {
+    let accept = |arg: Arg| {
+        let is_switch = matches!(arg.get_action(), ArgAction::SetTrue);
+        let arg = if is_switch {
+            arg.action(ArgAction::Set)
+                .value_name("BOOL")
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_value("false")
+                .default_missing_value("true")
+        } else {
+            arg
+        };
+        if arg.get_value_parser().type_id() == TypeId::of::<bool>() {
+            arg.value_parser(boolean())
+        } else {
+            arg
+        }
+    };
+    command
+        .mut_args(accept)
+        .mut_subcommands(with_boolean_values)
+}
+
 /// Returns a parser for booleans in all spellings of Go.
-pub(super) fn boolean() -> impl TypedValueParser<Value = bool> {
+fn boolean() -> impl TypedValueParser<Value = bool> {
     const TRUE: [&str; 6] = ["true", "1", "t", "T", "TRUE", "True"];
     const FALSE: [&str; 6] = ["false", "0", "f", "F", "FALSE", "False"];
     let values = [TRUE, FALSE].map(|[word, others @ ..]| PossibleValue::new(word).aliases(others));
@@ -45,7 +112,7 @@ pub(super) fn boolean() -> impl TypedValueParser<Value = bool> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
+    use clap::{CommandFactory as _, Parser as _, builder::PossibleValue};
 
     use crate::{
         args::{CleanupArgs, Cli, RunBundleArgs, install_mode::Kind},
@@ -109,11 +176,33 @@ mod tests {
             "run bundle a.io/b:1 --security-context-config=open" => "must be one of \"legacy\", or \"restricted\"";
             "run bundle-upgrade a.io/b:1 --index-image=a.io/c:1" => "--index-image";
             "run packagemanifests" => "packagemanifests";
+            "convert tide --config -" => "use /dev/stdin for standard input, or ./- for a file of this name";
+            "catalog init tide -d -" => "use /dev/stdin";
+            "catalog init tide --icon=-" => "use /dev/stdin";
         ] {
             let line = ["rukpak"].into_iter().chain(line.split(' '));
             let error = Cli::try_parse_from(line).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{error}");
             assert!(error.to_string().contains(problem), "{error}");
+        }
+    }
+
+    #[test]
+    fn named_values_are_completed() {
+        for (words, arg, expected) in ::tests::rows![
+            &["catalog", "migrate"][..], "migrate_level" => "none bundle-object-to-csv-metadata all";
+            &["catalog", "render"], "migrate_level" => "none bundle-object-to-csv-metadata all";
+            &["catalog", "render-template"], "template" => "basic semver substitutes";
+            &["run", "bundle"], "security_context_config" => "legacy restricted";
+        ] {
+            let root = Cli::command();
+            let command = words.iter().fold(&root, |command, word| {
+                command.find_subcommand(word).unwrap()
+            });
+            let arg = command.get_arguments().find(|found| found.get_id() == arg);
+            let values = arg.unwrap().get_possible_values();
+            let names: Vec<&str> = values.iter().map(PossibleValue::get_name).collect();
+            assert_eq!(names.join(" "), expected);
         }
     }
 
@@ -124,13 +213,10 @@ mod tests {
         let all = yes.map(|value| (value, true)).into_iter();
         for (value, expected) in all.chain(no.map(|value| (value, false))) {
             for name in ["skip-tls", "skip-tls-verify", "use-http"] {
-                let args = run(&[&format!("--{name}{value}")]);
-                assert_eq!(!args.registry.verify_tls(), expected, "{name}{value}");
+                ::tests::assert_rows!(!run(&[&format!("--{name}{value}")]).registry.verify_tls() => expected, "{name}{value}");
             }
-            let args = run(&[&format!("--verbose{value}")]);
-            assert_eq!(args.registry.sdk.verbose, expected, "{value}");
-            let args = cleanup(&[&format!("--delete-all{value}")]);
-            assert_eq!(args.delete_all, expected, "{value}");
+            ::tests::assert_rows!(run(&[&format!("--verbose{value}")]).registry.sdk.verbose => expected, "{value}");
+            ::tests::assert_rows!(cleanup(&[&format!("--delete-all{value}")]).delete_all => expected, "{value}");
         }
         for value in ["yes", "tRUE", "", "2"] {
             let flag = format!("--use-http={value}");
@@ -152,8 +238,7 @@ mod tests {
             &["--delete-all=false", "--delete-operator-groups=true"] => (false, true);
         ] {
             let args = cleanup(flags);
-            let deletes = (args.deletes_crds(), args.deletes_operator_groups());
-            assert_eq!(deletes, expected, "{flags:?}");
+            ::tests::assert_rows!((args.deletes_crds(), args.deletes_operator_groups()) => expected, "{flags:?}");
         }
     }
 }

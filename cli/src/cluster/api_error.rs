@@ -76,7 +76,7 @@ fn describe_rejection(status: &Status, server: &str) -> String {
             "the cluster does not serve {GROUP} ({message}); install rukpak with \"kubectl apply --server-side -f \
              manifests/install/rukpak.yaml\""
         ),
-        409 if status.reason == "Conflict" && message.contains("conflict with") => {
+        409 if is_field_conflict(status) => {
             format!("{message}; remove these fields, or use --force-conflicts to take ownership")
         }
         _ if message.is_empty() => {
@@ -84,6 +84,12 @@ fn describe_rejection(status: &Status, server: &str) -> String {
         }
         _ => message.clone(),
     }
+}
+
+/// Reports whether server-side apply was rejected because another manager owns fields.
+fn is_field_conflict(status: &Status) -> bool {
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.any(|cause| cause.reason == "FieldManagerConflict")
 }
 
 /// Reports whether a message is about missing RBAC permissions. Denials of admission plugins also have status 403,
@@ -152,20 +158,18 @@ mod tests {
         let prefix = "reading: failed to load the credentials of the kubeconfig: the credential plugin failed with exit \
                       status: 3";
         let remedy = "; log in again, or correct the user of the kubeconfig";
-        for (error, expected) in ::tests::rows![
+        ::tests::assert_each!(|error, expected| explain("reading", &error, "https://example.com").to_string()
+            => format!("{prefix}{expected}{remedy}");
             kube::Error::Auth(failed("")) => "";
             kube::Error::Service(Box::new(failed(""))) => "";
             kube::Error::Auth(failed("expired\nrun login\n")) => ": expired: run login";
             kube::Error::Auth(failed("1\n2\n3\n4")) => ": 1: 2: 3";
-        ] {
-            let text = explain("reading", &error, "https://example.com").to_string();
-            assert_eq!(text, format!("{prefix}{expected}{remedy}"));
-        }
+        );
     }
 
     #[test]
     fn api_errors_name_a_remedy() {
-        for (error, expected) in ::tests::rows![
+        ::tests::assert_each!(|error, expected| explain("reading", &error, "https://example.com") => has expected;
             status(401, "Unauthorized", "") => "log in again";
             status(403, r#"bundles is forbidden: User "ann" cannot list resource "bundles""#, "")
                 => "\"bundles\"; ask a cluster admin";
@@ -177,16 +181,12 @@ mod tests {
             status(404, "404 page not found", "") => "install rukpak";
             status(404, "bundles \"x\" not found", "x") => "reading: bundles \"x\" not found";
             status(500, "", "") => "the API server returned 500";
-        ] {
-            let text = explain("reading", &error, "https://example.com");
-            ::tests::assert_has(text, expected);
-        }
+        );
         for refused in [
             r#"pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true"#,
             r#"pods "x" is forbidden: exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1"#,
         ] {
-            let text = explain("making", &status(403, refused, "x"), "").to_string();
-            assert_eq!(text, format!("making: {refused}"));
+            ::tests::assert_rows!(explain("making", &status(403, refused, "x"), "").to_string() => format!("making: {refused}"));
         }
     }
 }

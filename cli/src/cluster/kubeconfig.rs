@@ -280,7 +280,8 @@ mod tests {
 
     #[test]
     fn proxy_is_chosen_as_in_kubectl() {
-        for (proxy_url, variables, server, expected) in ::tests::rows![
+        ::tests::assert_each!(|proxy_url, variables, server, expected| chosen(proxy_url, variables, server).unwrap().as_deref()
+            => expected;
             None, &[][..], SERVER => None;
             None, &[("HTTPS_PROXY", "http://p:1")], SERVER => Some("http://p:1/");
             None, &[("https_proxy", "p:1")], SERVER => Some("http://p:1/");
@@ -300,10 +301,7 @@ mod tests {
             // The kubeconfig precedes the environment.
             Some("http://q:1"), &[("HTTPS_PROXY", "http://p:1"), ("NO_PROXY", "*")], SERVER => Some("http://q:1/");
             Some("socks5://q"), &[("NO_PROXY", ",q")], SERVER => Some("socks5://q:1080/");
-        ] {
-            let found = chosen(proxy_url, variables, server).unwrap();
-            assert_eq!(found.as_deref(), expected, "{proxy_url:?} {variables:?}");
-        }
+        );
     }
 
     #[test]
@@ -325,9 +323,7 @@ mod tests {
             (config.tls_server_name, proxy_url) => (None, None);
             (config.accept_invalid_certs, config.auth_info.token.is_none()) => (false, true);
         }
-        let full = json!({
-            "server": SERVER, "tls-server-name": "s", "insecure-skip-tls-verify": true, "proxy-url": "http://q:1",
-        });
+        let full = json!({"server": SERVER, "tls-server-name": "s", "insecure-skip-tls-verify": true, "proxy-url": "http://q:1"});
         let context = json!({"cluster": "k", "user": "u", "namespace": "n"});
         let (config, proxy_url) = file(full, context);
         assert_rows! {

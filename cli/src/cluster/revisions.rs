@@ -124,15 +124,7 @@ pub(crate) async fn read(
     read.map_err(|error| {
         let problem = format!("failed to read revision {number} of BundleInstance {name}");
         match error {
-            store::Error::Request {
-                verb,
-                namespace,
-                name,
-                source,
-            } => cluster.explain(
-                format!("{problem}: failed to {verb} Secret {namespace}/{name}"),
-                *source,
-            ),
+            error @ store::Error::Request { .. } => cluster.explain_record(problem, error),
             // The text of the source is a part of the message.
             error @ store::Error::Missing { .. } => {
                 anyhow!("{problem}: {error}; check --system-namespace, or choose another revision")
@@ -168,17 +160,13 @@ pub(crate) mod tests {
         for (revisions, number, expected) in ::tests::rows![
             &revisions[..], 2 => Ok(2);
             &revisions[..], 5 => Ok(5);
-            &revisions[..], 6
-                => Err("revision 6 of BundleInstance tide not found; choose one of 2, 4, 5");
-            &revisions[..], 3
-                => Err("revision 3 of BundleInstance tide is no longer recorded; choose one of 2, 4, 5");
-            &revisions[..], 1
-                => Err("revision 1 of BundleInstance tide is no longer recorded; choose one of 2, 4, 5");
+            &revisions[..], 6 => Err("revision 6 of BundleInstance tide not found; choose one of 2, 4, 5");
+            &revisions[..], 3 => Err("revision 3 of BundleInstance tide is no longer recorded; choose one of 2, 4, 5");
+            &revisions[..], 1 => Err("revision 1 of BundleInstance tide is no longer recorded; choose one of 2, 4, 5");
             &[][..], 1 => Err("BundleInstance tide has no revision yet; run \"rukpak status tide\"");
         ] {
             let found = find("tide", revisions, number).map(|revision| revision.number);
-            let found = found.map_err(|error| error.to_string());
-            assert_eq!(found, expected.map_err(str::to_owned), "{number}");
+            ::tests::table::assert_outcome(found, expected, number);
         }
     }
 }

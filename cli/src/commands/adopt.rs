@@ -80,7 +80,13 @@ async fn adopt(
     else {
         return Ok(ExitStatus::Failed); // the problems were printed
     };
-    output::print_styled(&candidates::text(&candidates))?;
+    let preview = output::print_styled(&candidates::text(&candidates));
+    if args.yes {
+        // With `--yes`, the adoption continues even if no reader receives the preview.
+        output::unless_closed(preview)?;
+    } else {
+        preview?;
+    }
     for rejection in &rejected {
         message::error(rejection);
     }
@@ -112,7 +118,8 @@ async fn adopt(
     let done = candidates.len() - failed;
     if done > 0 {
         let outcome = output::print_dry_run("annotated for adoption", args.dry_run);
-        output::print(&format!("{}: {outcome}\n", count(done, "object")))?;
+        let line = format!("{}: {outcome}\n", count(done, "object"));
+        output::unless_closed(output::print(&line))?;
     }
     if done > 0 && !is_dry {
         trigger_reconcile(cluster, &instance).await?;

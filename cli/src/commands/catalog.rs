@@ -10,7 +10,7 @@ mod render_template;
 mod serve;
 mod validate;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use anyhow::Context;
 use catalog::{
@@ -22,7 +22,7 @@ use manifests::object::truncate;
 use self::image::{CatalogFiles, ImageKind};
 use crate::{
     ExitStatus,
-    args::{AccessArgs, CatalogArgs, CatalogCommand, CatalogLimitArgs, CatalogReadArgs},
+    args::{self, AccessArgs, CatalogArgs, CatalogCommand, CatalogLimitArgs, CatalogReadArgs},
     fetch::Fetcher,
     output::message::{self, count},
     source::{self, Source},
@@ -212,18 +212,23 @@ fn one(text: &OsString, reading: &CatalogReadArgs) -> anyhow::Result<Catalog> {
     reader.load(source)
 }
 
-/// Warns about packages that are skipped.
-fn warn(catalog: &Catalog) {
+/// Warns about packages of a catalog that are skipped. `text` is the catalog on the command line.
+fn warn(catalog: &Catalog, text: &OsStr) {
+    let name = message::shell_word(&text.to_string_lossy());
+    let remedy = format!(
+        "run \"{} catalog validate {name}\" for details",
+        args::name()
+    );
     let names: Vec<&str> = catalog.broken.keys().take(5).map(String::as_str).collect();
     if !names.is_empty() {
         let packages = count(catalog.broken.len(), "package");
         message::warning(&format!(
-            "{packages} with errors: {}; run \"rukpak catalog validate\" for details",
+            "{packages} with errors: {}; {remedy}",
             names.join(", ")
         ));
     } else if !catalog.is_valid() {
-        message::warning(
-            "the catalog has errors outside of packages; run \"rukpak catalog validate\" for details",
-        );
+        message::warning(&format!(
+            "the catalog has errors outside of packages; {remedy}"
+        ));
     }
 }

@@ -36,6 +36,9 @@ pub(crate) fn run(args: &ContentArgs) -> anyhow::Result<ExitStatus> {
         );
     }
     let destination = args.output.as_deref().map(Destination::from_path);
+    let destination = destination
+        .transpose()
+        .unwrap_or_else(|problem| args::usage(&problem));
     if destination == Some(Destination::Stdout) && is_terminal() {
         args::usage(
             "--output - writes an archive, but standard output is a terminal; redirect it to a file or a pipe",

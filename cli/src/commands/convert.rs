@@ -23,6 +23,11 @@ use crate::{
 const MAX_WARNINGS: usize = 10;
 
 pub(crate) fn run(args: &ConvertArgs) -> anyhow::Result<ExitStatus> {
+    if args.bundles.bundles.len() > 1 && args.output.is_some() && args.output_dir.is_none() {
+        args::usage(
+            "--output has no effect, because the manifests of several bundles are written only to files; set --output-dir",
+        );
+    }
     let sources = source::all(&args.bundles.bundles, &args.access);
     let reach = Fetcher::new(&args.access, &sources, args.quiet)?;
     match sources.as_slice() {
@@ -60,15 +65,16 @@ fn convert_single(
         report_rejection(source, &report);
         return Ok(ExitStatus::Failed);
     };
+    let format = args.output.unwrap_or_default();
     let Some(path) = &args.output_dir else {
-        output::print_manifests(&objects, args.output)?;
+        output::print_manifests(&objects, format)?;
         return Ok(ExitStatus::Done);
     };
     let staged = prepare_output(path, args)?;
     for (position, object) in objects.iter().enumerate() {
-        let name = staged_dir::file_name(position, objects.len(), object, args.output);
+        let name = staged_dir::file_name(position, objects.len(), object, format);
         staged.add_with(&name, staged_dir::FILE, |file| {
-            output::write_manifest(file, object, args.output)
+            output::write_manifest(file, object, format)
         })?;
     }
     let written = staged.publish(staged_dir::is_file_name)?;
@@ -109,7 +115,7 @@ fn warn(source: &Source, report: &Report) {
             "{}: {} validate {}",
             count(more, "more warning"),
             args::name(),
-            source.text(),
+            message::shell_word(&source.text()),
         ));
     }
 }

@@ -122,9 +122,8 @@ mod tests {
         second.cause = Cause::Rollback;
         second.rollback_of = Some(1);
         let entries = [Entry::new(&first, Some(1)), Entry::new(&second, Some(1))];
-        let now = "2026-01-01T00:01:40Z".parse().unwrap();
         assert_eq!(
-            table(&entries, now),
+            table(&entries, "2026-01-01T00:01:40Z".parse().unwrap()),
             "REVISION  VERSION  CAUSE          STATE     AGE   DIGEST\n\
              1         1.0 [2J  Upgrade        Archived  100s  sha256:0123456789ab\n\
              2         -        Rollback to 1  Active    100s  short\n"

@@ -31,7 +31,7 @@ use tokio::time::{Duration, Instant, timeout_at};
 use super::status::rollout::Rollout;
 use crate::{
     ExitStatus,
-    args::{self, ChangeFormat, DryRun, InstallArgs},
+    args::{self, ChangeFormat, DryRunMode, InstallArgs},
     cluster::{
         self, Cluster, FIELD_MANAGER,
         watch::{self, InstanceChange},
@@ -61,11 +61,28 @@ pub(crate) fn run(args: &InstallArgs) -> anyhow::Result<ExitStatus> {
     let Some(request) = InstallRequest::from_args(args)? else {
         return Ok(ExitStatus::Failed); // the problems were printed
     };
+    if args.dry_run == DryRunMode::Client {
+        return print_request(args, &request);
+    }
     let stage = Cell::new(InstallStage::Nothing);
     let interrupted = || report_interrupted(&args.name, stage.get());
     cluster::run(&args.cluster, interrupted, async |cluster| {
         install(cluster, args, &request, &stage).await
     })
+}
+
+/// Prints the BundleInstance that the command would create.
+fn print_request(args: &InstallArgs, request: &InstallRequest) -> anyhow::Result<ExitStatus> {
+    if request.upload.is_some() {
+        message::warning(
+            "the manifest contains the digest of the bundle but not its content; if another tool applies the manifest, publish \
+             the bundle as an image and install that image",
+        );
+    }
+    let done = output::print_dry_run("created", args.dry_run);
+    let object = || request.object(args, None);
+    output::print_instance(&args.name, &done, args.output, object)?;
+    Ok(ExitStatus::Done)
 }
 
 fn report_interrupted(name: &str, stage: InstallStage) {
@@ -92,7 +109,7 @@ async fn install(
     let name = &args.name;
     let end = (!args.wait.timeout.is_zero()).then(|| Instant::now() + args.wait.timeout);
     let before = match cluster.get_instance_opt(name).await? {
-        Some(before) if args.dry_run == DryRun::None => {
+        Some(before) if args.dry_run == DryRunMode::None => {
             Some(Box::pin(transfer_template_fields(cluster, args, before)).await?)
         }
         before => before,
@@ -103,7 +120,7 @@ async fn install(
         Some(before) if before.metadata.generation == instance.metadata.generation => "unchanged",
         Some(_) => "configured",
     };
-    if args.dry_run == DryRun::Server {
+    if args.dry_run == DryRunMode::Server {
         output::print_changed(
             &instance,
             &output::print_dry_run(done, args.dry_run),
@@ -221,7 +238,7 @@ async fn apply(
     before: Option<&BundleInstance>,
 ) -> anyhow::Result<BundleInstance> {
     let params = PatchParams {
-        dry_run: args.dry_run == DryRun::Server,
+        dry_run: args.dry_run == DryRunMode::Server,
         force: args.force_conflicts,
         ..PatchParams::apply(FIELD_MANAGER)
     };

@@ -27,7 +27,7 @@ async fn change(cluster: &Cluster, args: &ChangeArgs, paused: bool) -> anyhow::R
         } else {
             "not paused"
         };
-        (before, done.to_owned())
+        (before, done)
     } else {
         let params = PatchParams {
             dry_run: args.dry_run == DryRun::Server,
@@ -44,8 +44,9 @@ async fn change(cluster: &Cluster, args: &ChangeArgs, paused: bool) -> anyhow::R
             cluster.explain(format!("failed to {verb} BundleInstance {name}"), error)
         })?;
         let done = if paused { "paused" } else { "resumed" };
-        (changed, output::print_dry_run(done, args.dry_run))
+        (changed, done)
     };
+    let done = output::print_dry_run(done, args.dry_run);
     output::print_changed(&instance, &done, args.output)?;
     Ok(ExitStatus::Done)
 }

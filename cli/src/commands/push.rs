@@ -161,7 +161,8 @@ fn select_directories(
 fn warn_skipped(source: &Source, report: &Report) {
     let number = |level| report.with_level(level).count();
     let (errors, warnings) = (number(Level::Error), number(Level::Warning));
-    let hint = format!("{} validate {}", args::name(), source.text());
+    let bundle = message::shell_word(&source.text());
+    let hint = format!("{} validate {bundle}", args::name());
     if errors > 0 {
         let problems = count(errors, "problem");
         message::warning(&format!(

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     ExitStatus,
-    args::{self, ChangeFormat, PinDryRun, RollbackArgs},
+    args::{self, ChangeFormat, DryRunMode, RollbackArgs},
     cluster::{self, Cluster, FIELD_MANAGER, desired, revisions},
     output,
     output::message,
@@ -62,7 +62,7 @@ async fn rollback(
         Some(choose::target(name, revisions::all(&before), pin, args.to)?)
     };
     let done = describe_change(pin, target);
-    if let (Some(number), PinDryRun::Server, ChangeFormat::Text) =
+    if let (Some(number), DryRunMode::Server, ChangeFormat::Text) =
         (target, args.dry_run, args.output)
     {
         let revision = revisions::read(cluster, &before, number).await?;
@@ -73,7 +73,7 @@ async fn rollback(
         }
     }
     let after = match args.dry_run {
-        PinDryRun::Client => {
+        DryRunMode::Client => {
             let mut after = before;
             after.spec.rollback_to = target;
             after
@@ -81,12 +81,9 @@ async fn rollback(
         _ if pin == target => before,
         _ => set_pin(cluster, &before, target, args.dry_run).await?,
     };
-    if args.dry_run != PinDryRun::None {
-        let dry_run = match args.dry_run {
-            PinDryRun::Server => "server dry run",
-            _ => "dry run",
-        };
-        output::print_changed(&after, &format!("{done} ({dry_run})"), args.output)?;
+    if args.dry_run != DryRunMode::None {
+        let done = output::print_dry_run(&done, args.dry_run);
+        output::print_changed(&after, &done, args.output)?;
         return Ok(ExitStatus::Done);
     }
     is_changed.set(true);
@@ -122,11 +119,11 @@ async fn set_pin(
     cluster: &Cluster,
     before: &BundleInstance,
     target: Option<i64>,
-    dry_run: PinDryRun,
+    dry_run: DryRunMode,
 ) -> anyhow::Result<BundleInstance> {
     let name = before.name_any();
     let params = PatchParams {
-        dry_run: dry_run == PinDryRun::Server,
+        dry_run: dry_run == DryRunMode::Server,
         ..PatchParams::apply(FIELD_MANAGER)
     };
     // The revisions belong to this object. Another object of the same name has other revisions.

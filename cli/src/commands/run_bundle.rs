@@ -151,6 +151,7 @@ async fn find(
 
 async fn bundle(task: &RunContext<'_>, args: &RunBundleArgs) -> anyhow::Result<ExitStatus> {
     let image = source::target(&args.image);
+    let index_image = source::target(&args.index_image);
     let puller = ImagePuller::new(&args.registry, task.deadline);
     let pulled = puller.bundle(image).await?;
     let found = find(task, &args.registry, &pulled.bundle.package);
@@ -166,7 +167,6 @@ async fn bundle(task: &RunContext<'_>, args: &RunBundleArgs) -> anyhow::Result<E
     );
     let mode = args.install_mode.as_ref();
     crate::args::install_mode::check(mode, &pulled.bundle.name, supported, namespace)?;
-    let index_image = source::target(&args.index_image);
     let index_name = index_image.reference.to_string();
     let index = index(&puller, &index_name, index_image, args.registry.mode).await?;
     match found {
@@ -305,12 +305,11 @@ mod tests {
     #[test]
     fn opm_image_is_an_empty_index() {
         let digest = "0".repeat(64);
-        let pinned = format!("quay.io/operator-framework/opm@sha256:{digest}");
         for (name, expected) in ::tests::rows![
             "quay.io/operator-framework/opm:latest" => IndexKind::Default;
             "docker://quay.io/operator-framework/opm" => IndexKind::Default;
             "quay.io/operator-framework/opm:v1.30.0" => IndexKind::Empty;
-            &pinned => IndexKind::Empty;
+            &format!("quay.io/operator-framework/opm@sha256:{digest}") => IndexKind::Empty;
             "quay.io/operator-framework/opm/index:v1" => IndexKind::Index;
             "quay.io/operatorhubio/catalog:latest" => IndexKind::Index;
             "example.com/operator-framework/opm:v1.30.0" => IndexKind::Index;

@@ -15,9 +15,10 @@ use manifests::api::{
 
 use crate::{
     ExitStatus,
-    args::StatusArgs,
+    args::{self, StatusArgs},
     cluster::{self, Cluster, live::inventory, watch},
     output,
+    output::message,
 };
 pub(crate) use summary::{Summary, problem};
 
@@ -76,9 +77,10 @@ async fn all(cluster: &Cluster, args: &StatusArgs) -> anyhow::Result<ExitStatus>
     match output::described(&summaries, args.output)? {
         Some(text) => output::print(&text)?,
         None if summaries.is_empty() => {
-            crate::output::message::note(
-                "no BundleInstances found; run \"rukpak install NAME BUNDLE\" to create one",
-            );
+            message::note(&format!(
+                "no BundleInstances found; run \"{} install NAME BUNDLE\" to create one",
+                args::name()
+            ));
         }
         None => output::print(&tree::table(&summaries))?,
     }
@@ -91,18 +93,25 @@ async fn watch_instances(cluster: &Cluster, name: Option<&str>) -> anyhow::Resul
     let changes = watch::changes(cluster, name);
     let mut changes = std::pin::pin!(changes);
     while let Some(change) = changes.next().await {
-        let (line, key) = match change? {
+        let (line, key, exists) = match change? {
             watch::InstanceChange::Updated(instance) => {
                 let key = instance.name_any();
                 let summary = Summary::new(&instance, &[], Vec::new(), Timestamp::now());
-                (tree::line(&summary), key)
+                (tree::line(&summary), key, true)
             }
-            watch::InstanceChange::Deleted(name) => (format!("{name}: not found\n"), name),
+            watch::InstanceChange::Deleted(name) => (format!("{name}: not found\n"), name, false),
         };
-        if printed.get(&key) != Some(&line) {
-            output::print(&line)?;
-            printed.insert(key, line);
+        let before = printed.get(&key);
+        if before == Some(&line) {
+            continue;
         }
+        if exists || before.is_some() {
+            output::print(&line)?;
+        } else {
+            // Nothing changed: the instance did not exist when the command started.
+            message::note(line.trim_end());
+        }
+        printed.insert(key, line);
     }
     Ok(ExitStatus::Done)
 }

@@ -31,27 +31,40 @@ use crate::{
 };
 
 pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<ExitStatus> {
-    let name = &args.name;
-    let is_started = Cell::new(false);
-    let interrupted = || {
-        if is_started.get() {
-            message::note(&format!(
-                "deletion continues in the cluster; run \"{} status {name}\" to follow it",
-                args::name()
-            ));
-        } else {
-            message::note("nothing was deleted");
-        }
+    let state = Cell::new(None);
+    let interrupted = || match state.get() {
+        Some(state) => message::note(&interrupt_note(state, &args.name)),
+        None => message::note("nothing was deleted"),
     };
     cluster::run(&args.cluster, interrupted, async |cluster| {
-        uninstall(cluster, args, &is_started).await
+        uninstall(cluster, args, &state).await
     })
+}
+
+/// State of a deletion when a command is interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DeletionState {
+    /// The API server may not have received the request.
+    Requested,
+    Started,
+}
+
+/// Returns the note of a command that is interrupted during a deletion.
+pub(crate) fn interrupt_note(state: DeletionState, name: &str) -> String {
+    let state = match state {
+        DeletionState::Requested => "may have started",
+        DeletionState::Started => "continues in the cluster",
+    };
+    let program = args::name();
+    format!(
+        "deletion of BundleInstance {name} {state}; run \"{program} status {name}\" to follow the deletion"
+    )
 }
 
 async fn uninstall(
     cluster: &Cluster,
     args: &UninstallArgs,
-    is_started: &Cell<bool>,
+    state: &Cell<Option<DeletionState>>,
 ) -> anyhow::Result<ExitStatus> {
     let name = &args.name;
     let Some(instance) = cluster.get_instance_opt(name).await? else {
@@ -87,10 +100,16 @@ async fn uninstall(
             return Ok(ExitStatus::Failed);
         }
     }
-    is_started.set(!is_dry);
+    let set_state = |new| state.set((!is_dry).then_some(new));
     let new_policy = args.crd_deletion_policy.map(self::policy);
+    if new_policy.is_some() {
+        // The dry run comes first, so that a rejected deletion does not change the policy.
+        delete(cluster, args.cascade, DryRun::Server, &instance).await?;
+    }
     let instance = set_policy(cluster, new_policy, args.dry_run, instance).await?;
+    set_state(DeletionState::Requested);
     delete(cluster, args.cascade, args.dry_run, &instance).await?;
+    set_state(DeletionState::Started);
     let done = format!("bundleinstance.{GROUP}/{name}");
     if is_dry {
         output::print(&format!("{done} deleted (server dry run)\n"))?;

@@ -2,8 +2,9 @@
 
 mod destination;
 
+use manifests::content;
 use serde::Serialize;
-use unpacker::{Digest, Fetched, Options, Selection, SkippedEntries};
+use unpacker::{Digest, Fetched, Options, Selection, SkippedEntries, Tree};
 
 use crate::{
     ExitStatus,
@@ -47,6 +48,9 @@ struct SkippedCounts {
 
 pub(crate) fn run(args: &UnpackArgs) -> anyhow::Result<ExitStatus> {
     let destination = args.output.as_deref().map(Destination::from_path);
+    let destination = destination
+        .transpose()
+        .unwrap_or_else(|problem| args::usage(&problem));
     if destination == Some(Destination::Stdout) {
         if args
             .format
@@ -78,6 +82,14 @@ pub(crate) fn run(args: &UnpackArgs) -> anyhow::Result<ExitStatus> {
         anyhow::bail!(
             "{} has no files, or none of them is selected; check --only, or use --all",
             source.text()
+        );
+    }
+    let unmatched = unmatched(&args.only, &tree);
+    if !unmatched.is_empty() {
+        anyhow::bail!(
+            "{} has no files at {}; correct --only",
+            source.text(),
+            unmatched.join(", ")
         );
     }
     if !args.quiet {
@@ -121,6 +133,19 @@ fn options(args: &UnpackArgs) -> Options {
         },
         ..args.limits.into()
     }
+}
+
+/// Returns the selected paths at which the content has no file.
+fn unmatched<'a>(only: &'a [String], tree: &Tree) -> Vec<&'a str> {
+    let has_file = |selected: &str| {
+        let selected = content::normalize(selected).unwrap_or_default();
+        tree.files().any(|(path, _)| {
+            let rest = path.strip_prefix(selected.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    };
+    let only = only.iter().map(String::as_str);
+    only.filter(|selected| !has_file(selected)).collect()
 }
 
 /// Warns about names that some file systems do not distinguish. Both files are written.
@@ -183,8 +208,7 @@ mod tests {
 
     #[test]
     fn case_collisions_are_found_in_directories_too() {
-        let paths = ["a/B", "A/b", "a/c", "b", "ß/x"];
-        assert_eq!(case_collisions(paths.into_iter()), [("A/b", "a/B")]);
+        ::tests::assert_rows!(case_collisions(["a/B", "A/b", "a/c", "b", "ß/x"].into_iter()) => [("A/b", "a/B")]);
         assert_eq!(case_collisions(["a", "b", "a/b"].into_iter()), []);
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use anyhow::Context;
 use convert::{Finding, Level, Location, Options, Report};
-use manifests::content::SkippedEntries;
+use manifests::{content::SkippedEntries, yaml};
 use serde::Serialize;
 
 use crate::{
@@ -65,6 +65,7 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitStatus> {
 enum Printer {
     Table(Vec<BundleReport>),
     Json(Elements),
+    Yaml,
     Sarif(sarif::Log),
 }
 
@@ -73,6 +74,7 @@ impl Printer {
         Ok(match format {
             FindingsFormat::Table => Self::Table(Vec::new()),
             FindingsFormat::Json => Self::Json(Elements::begin("")?),
+            FindingsFormat::Yaml => Self::Yaml,
             FindingsFormat::Sarif => Self::Sarif(sarif::Log::begin()?),
         })
     }
@@ -84,6 +86,8 @@ impl Printer {
                 Ok(())
             }
             Self::Json(elements) => elements.print([bundle_report]),
+            // Consecutive YAML lists with one element each form one list.
+            Self::Yaml => output::print(&yaml::to_string(&[bundle_report])?),
             Self::Sarif(log) => log.print(&bundle_report),
         }
     }
@@ -101,6 +105,7 @@ impl Printer {
                 elements.end()?;
                 output::print("\n")
             }
+            Self::Yaml => Ok(()),
             Self::Sarif(log) => log.end(failures),
         }
     }

@@ -9,8 +9,16 @@ use super::{message::sanitize, progress};
 /// Asks a question on the terminal; returns an error without a terminal.
 pub(crate) async fn confirm(question: &str) -> anyhow::Result<bool> {
     let question = sanitize(question);
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        bail!("{question} Standard input is not a terminal; use --yes to confirm");
+    let streams = [
+        ("input", io::stdin().is_terminal()),
+        ("error", io::stderr().is_terminal()),
+    ];
+    for (stream, is_terminal) in streams {
+        if !is_terminal {
+            bail!(
+                "cannot ask {question:?}: standard {stream} is not a terminal; use --yes to confirm"
+            );
+        }
     }
     progress::suspend(|| -> io::Result<()> {
         let mut out = io::stderr();

@@ -81,6 +81,16 @@ pub(crate) fn sanitize(text: &str) -> String {
     text.chars().map(printable).collect()
 }
 
+/// Quotes a word for a shell if necessary, for commands that users copy.
+pub(crate) fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "#%+,-./:=@_".contains(c);
+    if !word.is_empty() && !word.starts_with('#') && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 /// Formats a number with its noun: `1 error`, `2 errors`.
 pub(crate) fn count(number: usize, one: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
@@ -102,6 +112,20 @@ mod tests {
             sanitize("a\u{202a}b\u{202e}c\u{2066}d\u{2069}e") => "a b c d e";
             sanitize("a\u{200e}b\u{200f}c\u{61c}d\u{2028}e") => "a b c d e";
             sanitize("Gezeiten für שלום") => "Gezeiten für שלום";
+        }
+    }
+
+    #[test]
+    fn words_are_quoted_for_shells_if_necessary() {
+        ::tests::assert_rows! {
+            shell_word("./flut/tide-1.0.tgz") => "./flut/tide-1.0.tgz";
+            shell_word("git+https://h/r#v1:a") => "git+https://h/r#v1:a";
+            shell_word("my tide") => "'my tide'";
+            shell_word("it's") => r"'it'\''s'";
+            shell_word("a?b=$c") => "'a?b=$c'";
+            shell_word("#a") => "'#a'";
+            shell_word("~/a") => "'~/a'";
+            shell_word("") => "''";
         }
     }
 }

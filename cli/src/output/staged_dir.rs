@@ -320,8 +320,7 @@ mod tests {
 
     #[test]
     fn file_names_sort_and_are_recognized() {
-        let metadata = json!({"name": "a:b/../c_d"});
-        let role = json!({"apiVersion": "v1", "kind": "Role", "metadata": metadata});
+        let role = json!({"apiVersion": "v1", "kind": "Role", "metadata": {"name": "a:b/../c_d"}});
         let role = Object::try_from(role).unwrap();
         ::tests::assert_rows! {
             file_name(4, 12, &role, ManifestFormat::Yaml) => "05-role-a-b-..-c-d.yaml";

@@ -208,7 +208,8 @@ mod tests {
     #[test]
     fn bundle_names_use_the_shortest_unique_path_suffix() {
         let digest = "a".repeat(64);
-        for (paths, expected) in ::tests::rows![
+        ::tests::assert_each!(|paths, expected|
+            names(paths) => expected.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
             &["x/a", "y/b/"][..] => Some(&["a", "b"][..]);
             &["x/a.tar.gz", "b.tgz", "c.tar", "-"] => Some(&["a", "b", "c", "stdin"]);
             &["x/1.0.0", "y/1.0.0"] => Some(&["x-1.0.0", "y-1.0.0"]);
@@ -228,10 +229,6 @@ mod tests {
             &["https://h/b.tgz?sig=1", "https://h/b.tgz?sig=1"] => None;
             &["https://h/", "https://i/"] => Some(&["h", "i"]);
             &["quay.io/org/app:v1", "docker://quay.io/org/app:v1"] => None;
-        ] {
-            let expected =
-                expected.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
-            assert_eq!(names(paths), expected, "{paths:?}");
-        }
+        );
     }
 }

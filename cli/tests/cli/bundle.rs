@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 pub(crate) use tests::{Args, Run};
 
-/// The temporary directory of one test.
 pub(crate) struct Workspace(TempDir);
 
 impl Workspace {
@@ -125,8 +124,7 @@ impl Workspace {
     /// Returns the command with a home directory and without other user configuration.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(binary());
-        let names = "CONTAINERS_REGISTRIES_CONF DOCKER_CONFIG REGISTRY_AUTH_FILE XDG_CONFIG_HOME XDG_RUNTIME_DIR";
-        for name in names.split(' ') {
+        for name in "CONTAINERS_REGISTRIES_CONF DOCKER_CONFIG REGISTRY_AUTH_FILE XDG_CONFIG_HOME XDG_RUNTIME_DIR".split(' ') {
             command.env_remove(name);
         }
         command

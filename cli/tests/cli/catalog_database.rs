@@ -25,7 +25,6 @@ fn execute(workspace: &Workspace, name: &str, batch: &str) {
     database.execute_batch(batch).unwrap();
 }
 
-/// Writes the database `index.db`.
 pub(crate) fn write_database(workspace: &Workspace) {
     execute(workspace, "index.db", &format!("{DATABASE_TABLES}{ROWS}"));
 }
@@ -67,7 +66,6 @@ fn faulty_databases_are_reported() {
     tests::assert_runs! { workspace;
         "catalog list packages cut.db" => 1, "", "failed to read database cut.db";
         "catalog list packages other.db" => 1, "", "other.db is not a catalog: missing table operatorbundle";
-        "catalog validate index.db"
-            => 1, ["tide.json:", "tide", "\"one\""], "channel \"beta\" belongs to package \"lost\"";
+        "catalog validate index.db" => 1, ["tide.json:", "tide", "\"one\""], "channel \"beta\" belongs to package \"lost\"";
     }
 }

@@ -44,8 +44,7 @@ fn images_are_rendered_as_by_opm() {
         format!("{bundle} --migrate -o yaml"),
         format!("{bundle} --migrate-level=all"),
     ] {
-        let expected = workspace.opm(&format!("render --use-http {arguments}"));
-        assert_eq!(render(&arguments), expected, "{arguments}");
+        tests::assert_rows!(render(&arguments) => workspace.opm(&format!("render --use-http {arguments}")), "{arguments}");
     }
     assert_eq!(render(&format!("docker://{bundle}")), render(&bundle));
     let absent = registry.image("absent:v1");
@@ -55,8 +54,7 @@ fn images_are_rendered_as_by_opm() {
         workspace.write(name, template);
     }
     let actual = workspace.ok("catalog render-template --tls-verify=false template.yaml");
-    let expected = workspace.opm("alpha render-template --use-http template.yaml");
-    assert_eq!(actual.out, expected);
+    tests::assert_rows!(actual.out => workspace.opm("alpha render-template --use-http template.yaml"));
 
     let other = publish("other:v1", "LABEL a=b\n");
     let lost = publish("lost:v1", &format!("LABEL {CONFIGS}=/lost\n"));

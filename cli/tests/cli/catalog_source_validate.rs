@@ -7,9 +7,7 @@ use crate::bundle::Workspace;
 const HEADER: &str = "apiVersion: operators.coreos.com/v1alpha1\nkind: CatalogSource\nmetadata: {name: mine, namespace: olm}\n";
 
 fn object(metadata: &Value, spec: &Value) -> String {
-    json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "metadata": metadata, "spec": spec,
-    })
+    json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "metadata": metadata, "spec": spec})
     .to_string()
 }
 

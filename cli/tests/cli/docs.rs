@@ -16,10 +16,8 @@ fn copy(workspace: &Workspace, from: &str, to: &str) {
     assert!(copied.unwrap().success());
 }
 
-/// Plays a page with at least `min` commands.
 fn play(workspace: &Workspace, names: &Names, page: &'static str, min: usize) {
-    let page = Page::read(page, "console");
-    page.play(min, names, |command| run(workspace, command));
+    Page::read(page, "console").play(min, names, |command| run(workspace, command));
 }
 
 /// Runs a command and returns its output. It fails if, and only if, it prints an error.
@@ -28,8 +26,7 @@ fn run(workspace: &Workspace, command: &str) -> String {
     shell.env("SSL_CERT_FILE", workspace.path("system.pem"));
     let output = shell.output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let has_error = text.lines().any(|line| line.starts_with("error:"));
-    assert_eq!(output.status.success(), !has_error, "{command}: {text}");
+    tests::assert_rows!(output.status.success() => !text.lines().any(|line| line.starts_with("error:")), "{command}: {text}");
     text
 }
 
@@ -58,8 +55,7 @@ fn page_about_sources_shows_what_happens() {
         git.repository("tidewatch.git"),
         sshd.repository("tidewatch.git"),
     ] {
-        let commit = repository.commit("main", &checkout);
-        repository.git(&["tag", "v1.4.0", &commit]);
+        repository.git(&["tag", "v1.4.0", &repository.commit("main", &checkout)]);
     }
     // The first key that the server accepts is used.
     workspace.write("home/.ssh/id_ed25519", sshd.strange_key());

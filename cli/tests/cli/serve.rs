@@ -62,8 +62,7 @@ impl Serving {
 
     fn with_client<T>(&self, action: impl AsyncFnOnce(Client) -> T) -> T {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_all().build();
-        runtime.unwrap().block_on(async {
+        runtime.enable_all().build().unwrap().block_on(async {
             let client = Client::connect(&self.address, ClientLimits::default()).await;
             action(client.unwrap()).await
         })
@@ -93,8 +92,7 @@ impl Serving {
 pub(crate) fn kill(child: &Child, signal: &str) {
     let id = child.id().to_string();
     let mut kill = Command::new("kill");
-    let killed = kill.args(["-s", signal, &id]).status();
-    assert!(killed.unwrap().success());
+    assert!(kill.args(["-s", signal, &id]).status().unwrap().success());
 }
 
 /// Returns the local address with the port of a log line.
@@ -142,11 +140,7 @@ fn catalog_is_served_over_grpc_and_http_until_a_signal() {
 #[test]
 fn a_catalog_larger_than_its_memory_is_served() {
     let workspace = Workspace::new();
-    let shape = CatalogShape {
-        packages: 80,
-        bundles: 90,
-        ..CatalogShape::default()
-    };
+    let shape = tests::with!(CatalogShape, packages: 80, bundles: 90);
     shape.write(&workspace.path("catalog")).unwrap();
     let files = fs::read_dir(workspace.path("catalog")).unwrap();
     let files = files.map(|entry| fs::metadata(entry.unwrap().path().join("catalog.json")));
@@ -181,10 +175,7 @@ fn the_cache_is_built_then_enforced() {
     let message = workspace.read("last-words");
     assert!(message.starts_with(expected), "{message}");
     let flags = "--cache-dir cache --cache-enforce-integrity=false";
-    assert_eq!(
-        Serving::start(&workspace, flags).packages(),
-        ["tide", "wave"]
-    );
+    tests::assert_rows!(Serving::start(&workspace, flags).packages() => ["tide", "wave"]);
 }
 
 #[test]
@@ -196,8 +187,7 @@ fn invalid_flags_and_paths_are_reported() {
     let listener = std::net::TcpListener::bind("[::]:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     tests::assert_runs! { workspace;
-        "catalog serve catalog --cache-enforce-integrity"
-            => 2, _, "--cache-dir must be specified with --cache-enforce-integrity";
+        "catalog serve catalog --cache-enforce-integrity" => 2, _, "--cache-dir must be specified with --cache-enforce-integrity";
         "catalog serve catalog --http-name mine" => 2, _, "--http-port";
         "catalog serve catalog --http-port 0 --http-name a/b" => 2, _;
         "catalog serve catalog --port 70000" => 2, _;
@@ -216,7 +206,5 @@ fn faulty_package_is_skipped_unless_strict() {
     let bad = r#"{"schema": "olm.package", "name": "bad"}"#;
     workspace.write("catalog/bad.json", bad);
     assert_eq!(Serving::start(&workspace, "").packages(), ["tide"]);
-    tests::assert_runs! { workspace;
-        "catalog serve catalog --strict --port 0" => 1, _, "package \"bad\"";
-    }
+    tests::assert_runs! { workspace; "catalog serve catalog --strict --port 0" => 1, _, "package \"bad\""; }
 }

@@ -28,7 +28,6 @@ fn play(pages: &[(&'static str, usize)]) {
     });
 }
 
-/// Runs a command in the shell and returns what it prints.
 fn printed(workspace: &Workspace, command: &str) -> String {
     let opm = tests::opm_command(&workspace.path(""));
     let programs = Path::new(opm.get_program()).parent().unwrap().display();
@@ -42,10 +41,9 @@ fn printed(workspace: &Workspace, command: &str) -> String {
     let errors = run.err.lines();
     let errors = errors.map(|line| format!("2>{}{line}\n", space(line)));
     let code = run.code.filter(|code| *code != 0);
-    let code = code.map(|code| format!("exit {code}\n"));
     iter::once(run.out + end)
         .chain(errors)
-        .chain(code)
+        .chain(code.map(|code| format!("exit {code}\n")))
         .collect()
 }
 
@@ -94,8 +92,7 @@ fn json_of_objects_is_well_formed() {
         ("convert tide -o json", 6),
         ("platform render --catalog catalog tidewatch -o json", 41),
     ] {
-        let list = workspace.ok(command).json();
-        assert_eq!(list["items"].as_array().unwrap().len(), count, "{command}");
+        tests::assert_rows!(workspace.ok(command).json()["items"].as_array().unwrap().len() => count, "{command}");
     }
 }
 

@@ -34,10 +34,8 @@ fn sarif_points_at_files_of_the_repository() {
     assert_eq!(archives * 2, results.len());
     let webhooks = results.iter().find(|result| result["ruleId"] == "Webhooks");
     let physical = &webhooks.unwrap()["locations"][0]["physicalLocation"];
-    let file = &physical["artifactLocation"]["uri"];
-    assert_eq!(file, "bundles/tide/manifests/csv.yaml");
+    tests::assert_rows!(&physical["artifactLocation"]["uri"] => "bundles/tide/manifests/csv.yaml");
     let line = physical["region"]["startLine"].as_u64();
     assert!(line > Some(1), "{physical}");
-    let notifications = run["invocations"][0]["toolExecutionNotifications"].as_array();
-    assert_eq!(notifications.unwrap().len(), 1);
+    tests::assert_rows!(run["invocations"][0]["toolExecutionNotifications"].as_array().unwrap().len() => 1);
 }

@@ -15,9 +15,7 @@ async fn objects_and_fields_are_compared() {
     let bundle = text(&dir);
 
     // No object exists: all objects are new, and none is created.
-    tests::assert_runs! { world;
-        "diff {name} {bundle}" => 1, ["1 object to create, 0 to change, 0 to prune:"];
-    }
+    tests::assert_runs! { world; "diff {name} {bundle}" => 1, ["1 object to create, 0 to change, 0 to prune:"]; }
     assert_eq!(world.instances().get_opt(&name).await.unwrap(), None);
     let next = plain(&[&name], "two");
     let next = text(&next);
@@ -38,15 +36,10 @@ async fn objects_and_fields_are_compared() {
         tests::write(dir.path(), file, object.to_string());
     };
     let metadata = json!({"name": name, "namespace": "default"});
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 123_456}]},
-    });
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 123_456}]}});
     write("manifests/more.yaml", &service);
-    tests::assert_runs! { world;
-        "diff {name} {bundle}" => 2, _, "would be rejected", "123456";
-    }
-    let more = json!({"name": format!("{name}-more")});
-    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": more});
+    tests::assert_runs! { world; "diff {name} {bundle}" => 2, _, "would be rejected", "123456"; }
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("{name}-more")}});
     write("manifests/more.yaml", &map);
     let odd = json!({"apiVersion": "no.example.com/v1", "kind": "Strange", "metadata": metadata});
     write("manifests/odd.yaml", &odd);

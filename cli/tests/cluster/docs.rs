@@ -35,8 +35,7 @@ impl Stage {
         let options = cluster::Options::default();
         let cluster = Cluster::start_with(&options).await.unwrap();
         cluster.stand_in_node().await.unwrap();
-        let objects = install::objects(&install::Options::default());
-        apply(&cluster, objects).await;
+        apply(&cluster, install::objects(&install::Options::default())).await;
         let account = provisioner_account(&cluster).await;
         let provisioner = Provisioner::beside(&binary(), account.path());
         let wrapper = format!(
@@ -90,8 +89,7 @@ async fn pages_about_operators_show_what_the_command_does() {
     let stage = Stage::new().await;
     let registry = Registry::plain();
     let names = Names(vec![("localhost:5000", registry.host().to_owned())]);
-    let page = Page::read("docs/run-bundle.md", "console");
-    page.play(8, &names, |command| stage.run(command));
+    Page::read("docs/run-bundle.md", "console").play(8, &names, |command| stage.run(command));
     platform_operators_are_as_their_page_shows(&stage).await;
 }
 
@@ -124,8 +122,7 @@ async fn platform_operators_are_as_their_page_shows(stage: &Stage) {
     fs::write(path("catalog/next.json"), bundle.to_string()).unwrap();
     upgrade::become_openshift(&stage.cluster, "4.23.1").await;
     let api = "servicecidrs.v1beta1.networking.k8s.io";
-    let account = "tidewatch:tidewatch-operator";
-    upgrade::count(&stage.cluster, api, account, 96).await;
+    upgrade::count(&stage.cluster, api, "tidewatch:tidewatch-operator", 96).await;
     let printed = stage.run("rukpak install tidewatch tidewatch");
     tests::assert_has(printed, "installed: version 1.4.0");
 
@@ -143,10 +140,9 @@ fn replace(path: &Path, from: &str, to: &str) {
 fn prepare(root: &Path, dir: &Path) {
     for (name, version) in [("tidewatch", "1.4.0"), ("next", "1.5.0")] {
         symlink(name, dir.join(format!("tidewatch-{version}"))).unwrap();
-        let from = root.join("examples/bundles/tidewatch");
         let copied = Command::new("cp")
             .arg("-R")
-            .args([from, dir.join(name)])
+            .args([root.join("examples/bundles/tidewatch"), dir.join(name)])
             .status();
         assert!(copied.unwrap().success());
     }

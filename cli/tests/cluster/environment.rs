@@ -145,8 +145,7 @@ impl World {
 
     /// Returns a kubeconfig of a ServiceAccount in the namespace `default` after it is bound to a ClusterRole.
     pub(crate) async fn kubeconfig(&self, name: &str, role: Option<&str>) -> NamedTempFile {
-        let metadata = json!({"name": name, "namespace": "default"});
-        let object = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
+        let object = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}});
         self.apply(object).await;
         if let Some(role) = role {
             let (bound, role) = (format!("{name}-{role}"), ("ClusterRole", role));
@@ -312,8 +311,7 @@ pub(crate) async fn interrupt_when_listening(child: Child) -> Run {
     })
     .await;
     interrupt(&child);
-    let run: Run = child.wait_with_output().unwrap().into();
-    run.exits(130)
+    Run::from(child.wait_with_output().unwrap()).exits(130)
 }
 
 /// Interrupts a command as soon as its standard error contains a text. The command waits at that time.

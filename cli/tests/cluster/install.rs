@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use kube::{
@@ -23,14 +23,15 @@ use crate::environment::{
 async fn directory_is_installed_reported_replaced_and_paused() {
     let world = world().await;
     let name = unique("directory");
-    let mut watch = world.rukpak(&["status", &name, "--watch"]);
-    let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
+    let mut watch = world.spawn(&["status", &name, "--watch"]);
+    let mut errors = BufReader::new(watch.stderr.take().unwrap()).lines();
+    let missing = errors.next().unwrap().unwrap();
+    assert_eq!(missing, format!("{name}: not found"));
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     let mut wait_for = |text: &str| {
         let found = lines.find(|line| line.as_ref().unwrap().contains(text));
         found.unwrap().unwrap();
     };
-    wait_for("not found");
     let bundle = plain(&[&name, &format!("{name}-b")], "one");
     is_uploaded_once(world, &name, text(&bundle)).await;
     wait_for("installed  yes");
@@ -41,9 +42,7 @@ async fn directory_is_installed_reported_replaced_and_paused() {
     is_paused_and_resumed(world, &name).await;
     world.remove(&name);
     wait_for("not found");
-    tests::assert_runs! { world;
-        "status {name}" => 1, "", "bundleinstances.core.rukpak.io \"{name}\" not found";
-    }
+    tests::assert_runs! { world; "status {name}" => 1, "", "bundleinstances.core.rukpak.io \"{name}\" not found"; }
     watch.kill().unwrap();
     watch.wait().unwrap();
 }
@@ -61,9 +60,7 @@ async fn is_uploaded_once(world: &World, name: &str, bundle: &str) {
     let upload = stored.spec.source.upload.unwrap();
     assert_eq!(upload.digest.as_deref(), digest["digest"].as_str());
     assert_eq!(stored.status.unwrap().content_digest, upload.digest);
-    tests::assert_runs! { world;
-        "install {name} {bundle}" => 0, _, "unchanged";
-    }
+    tests::assert_runs! { world; "install {name} {bundle}" => 0, _, "unchanged"; }
     assert_eq!(world.installed(name).await, first);
 }
 
@@ -81,8 +78,7 @@ async fn is_reported(world: &World, name: &str) {
     let mut child = world.spawn(&["status", name, "--all"]);
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
-    let error = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((output.status.code(), error.as_str()), (Some(0), ""));
+    tests::assert_rows!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()) => (Some(0), ""));
 }
 
 async fn content_is_printed_and_written(world: &World, name: &str, bundle: &str) {
@@ -100,8 +96,7 @@ async fn content_is_printed_and_written(world: &World, name: &str, bundle: &str)
     assert_eq!(read(&to), read(bundle));
     // The error for the name of an instance suggests the name of its Bundle.
     tests::assert_runs! { world;
-        "content {name}"
-            => 1, "", "content command failed", "bundles.core.rukpak.io \"{name}\" not found", "{installed}";
+        "content {name}" => 1, "", "content command failed", "bundles.core.rukpak.io \"{name}\" not found", "{installed}";
     }
 }
 
@@ -120,8 +115,7 @@ async fn is_replaced_by_other_content(world: &World, name: &str, bundle: &TempDi
     let run = world.ok(&["install", name, text(bundle)]);
     run.err_has("configured");
     assert_ne!(world.installed(name).await, first);
-    let map = world.maps().get(name).await.unwrap();
-    assert_eq!(map.data.unwrap()["text"], "two");
+    tests::assert_rows!(world.maps().get(name).await.unwrap().data.unwrap()["text"] => "two");
 }
 
 /// Checks that only removed APIs are reported on Kubernetes.
@@ -134,8 +128,7 @@ fn removed_apis_are_reported(world: &World, name: &str) {
     let operator = operators.find(|operator| operator["name"] == name).unwrap();
     assert_eq!(operator["findings"].as_array().unwrap().len(), 1);
     assert_eq!(operator["findings"][0]["effect"], "Warns");
-    let removed = &operator["removals"]["found"][0]["apiVersion"];
-    assert_eq!(removed, "networking.k8s.io/v1beta1");
+    tests::assert_rows!(&operator["removals"]["found"][0]["apiVersion"] => "networking.k8s.io/v1beta1");
     // The removals of all releases up to the target count; a note names the limit of what the command knows.
     tests::assert_runs! { world;
         "upgrade-check --to 1.41 -o json" => 0, _, "only the API removals that Kubernetes 1.36 announced are known";
@@ -145,17 +138,15 @@ fn removed_apis_are_reported(world: &World, name: &str) {
 async fn is_paused_and_resumed(world: &World, name: &str) {
     let instance = format!("bundleinstance.core.rukpak.io/{name}");
     let is_paused = async || world.instances().get(name).await.unwrap().spec.paused;
-    tests::assert_runs! { world;
-        "pause {name} --dry-run=server" => 0, "{instance} paused (server dry run)\n";
-    }
+    tests::assert_runs! { world; "pause {name} --dry-run=server" => 0, "{instance} paused (server dry run)\n"; }
     assert!(!is_paused().await);
     tests::assert_runs! { world;
         "resume {name}" => 0, "{instance} not paused\n";
         "pause {name}" => 0, "{instance} paused\n";
+        "pause {name} --dry-run=server" => 0, "{instance} already paused (server dry run)\n";
     }
     assert!(is_paused().await);
-    let run = world.ok(&format!("pause {name} -o json"));
-    assert_eq!(run.json()["spec"]["paused"], true);
+    tests::assert_rows!(world.ok(&format!("pause {name} -o json")).json()["spec"]["paused"] => true);
 
     // A paused instance does not become ready.
     let dir = plain(&[name], "three");
@@ -193,9 +184,7 @@ async fn images_are_installed_and_conflicts_are_reported() {
     assert!(instance["metadata"]["managedFields"].is_null());
     assert_eq!(instance["status"]["inventory"]["count"], 1);
     // The class of the first command is kept.
-    tests::assert_runs! { world;
-        "{install} -o name" => 0, "bundleinstance.core.rukpak.io/{name}\n";
-    }
+    tests::assert_runs! { world; "{install} -o name" => 0, "bundleinstance.core.rukpak.io/{name}\n"; }
 
     let class = async || {
         let instance = world.instances().get(&name).await.unwrap();
@@ -208,8 +197,7 @@ async fn images_are_installed_and_conflicts_are_reported() {
         "spec": {"template": {"spec": {"provisionerClassName": foreign_class}}},
     }));
     let (instances, pipeline) = (world.instances(), PatchParams::apply("pipeline").force());
-    let patched = instances.patch(&name, &pipeline, &change).await;
-    patched.unwrap();
+    instances.patch(&name, &pipeline, &change).await.unwrap();
     tests::assert_runs! { world;
         "{with_json}" => 1, "", "conflict with \"pipeline\"", ".spec.template.spec.provisionerClassName",
             "use --force-conflicts to take ownership";
@@ -235,8 +223,7 @@ async fn forced_install_replaces_the_source_of_another_client() {
     });
     let params = tests::with!(PostParams, field_manager: Some("pipeline".to_owned()));
     let object = serde_json::from_value(object).unwrap();
-    let created = world.instances().create(&params, &object).await;
-    created.unwrap();
+    world.instances().create(&params, &object).await.unwrap();
     let dir = plain(&[&name], "one");
     let bundle = text(&dir);
     let source = async || {
@@ -248,9 +235,7 @@ async fn forced_install_replaces_the_source_of_another_client() {
         "install {name} {bundle}" => 1, "", "conflict with \"pipeline\"", "use --force-conflicts to take ownership";
     }
     assert_eq!(source().await, initial);
-    tests::assert_runs! { world;
-        "install {name} {bundle} --force-conflicts" => 0, _;
-    }
+    tests::assert_runs! { world; "install {name} {bundle} --force-conflicts" => 0, _; }
     let forced = source().await;
     assert_eq!((forced.type_.as_str(), forced.image), ("upload", None));
     world.remove(&name);
@@ -311,8 +296,7 @@ async fn waiting_ends_on_timeout_and_on_signal() {
         "spec": {"holderIdentity": "other", "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now},
     });
     world.apply(lease).await;
-    let kubeconfig = world.account.path();
-    let standby = tests::Provisioner::with(&binary(), kubeconfig, &["--leader-elect"]);
+    let standby = tests::Provisioner::with(&binary(), world.account.path(), &["--leader-elect"]);
     let address = standby.content();
     tests::assert_runs! { world;
         "install {name} {bundle} --content-address {address} --timeout 5s"
@@ -333,8 +317,7 @@ async fn waiting_ends_on_timeout_and_on_signal() {
     let install = format!("install {operator} {}", text(&dir));
     tests::assert_runs! { world;
         "{install} --wait=false" => 0, _;
-        "{install} --timeout 3s"
-            => 1, "", "is not ready; the installation continues", "Kind=Pod)(default/{operator})";
+        "{install} --timeout 3s" => 1, "", "is not ready; the installation continues", "Kind=Pod)(default/{operator})";
     }
     let run = interrupt_when_listening(world.spawn(&install)).await;
     assert!(

@@ -55,9 +55,7 @@ fn source(name: &str, spec: &Value) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_sources_are_corrected_despite_killed_runs() {
     let cluster = bare().await;
-    tests::assert_runs! { cluster;
-        "catalogsource migrate" => 1, "", "the cluster does not serve CatalogSources";
-    }
+    tests::assert_runs! { cluster; "catalogsource migrate" => 1, "", "the cluster does not serve CatalogSources"; }
     interrupted::each_run_is_completed_by_the_next_one(&cluster).await;
     unused_fields_are_deleted_only_with_the_rukpak_crd(&cluster).await;
 }
@@ -92,9 +90,7 @@ async fn unused_fields_are_deleted_only_with_the_rukpak_crd(cluster: &Cluster) {
     store_versions(cluster, &both_stored).await;
     let line =
         "catalogsource/default/both: spec.address \"b:2\" dropped: ignored when image is set";
-    tests::assert_runs! { cluster;
-        "catalogsource migrate --dry-run=server" => 1, ["{line} (server dry run)\n"];
-    }
+    tests::assert_runs! { cluster; "catalogsource migrate --dry-run=server" => 1, ["{line} (server dry run)\n"]; }
     assert_eq!(spec("both").await, both);
     assert_eq!(stored_versions(cluster).await, both_stored);
     tests::assert_runs! { cluster;

@@ -96,8 +96,7 @@ async fn operator_and_catalog(cluster: &Cluster) -> (PlatformOperator, CatalogSo
     let operator = operators.get("tidewatch").await.unwrap();
     let catalog = operator.spec.catalog.clone().unwrap();
     let sources = Api::<CatalogSource>::namespaced(client, &catalog.namespace.unwrap());
-    let source = sources.get(&catalog.name).await.unwrap();
-    (operator, source)
+    (operator, sources.get(&catalog.name).await.unwrap())
 }
 
 // parity: platform-1
@@ -128,8 +127,7 @@ async fn kubernetes_accepts_its_manifests(installer: &Installer) {
     ] {
         let binding = bindings.get(name).await.unwrap();
         assert_eq!(binding.role_ref.name, role);
-        let subjects = binding.subjects.unwrap_or_default();
-        assert_eq!(subjects[0].namespace.as_deref(), Some("rukpak-system"));
+        tests::assert_rows!(binding.subjects.unwrap_or_default()[0].namespace.as_deref() => Some("rukpak-system"));
     }
     // A second run succeeds with the existing objects.
     assert_eq!(apply_once(&cluster, &files).await, Vec::<String>::new());
@@ -140,8 +138,7 @@ async fn openshift_accepts_its_manifests(installer: &Installer) {
     let args = "--openshift-version 4.20 --catalog-source tides";
     let files = installer.render("openshift", args);
     // The bootstrap starts before the CRDs of the platform exist.
-    let left = apply_once(&cluster, &files).await;
-    assert!(!left.is_empty());
+    assert!(!apply_once(&cluster, &files).await.is_empty());
     become_openshift(&cluster, "4.20.3").await;
     define_olm(&cluster, "catalogsources").await;
     for (name, files) in tests::rows![
@@ -149,8 +146,7 @@ async fn openshift_accepts_its_manifests(installer: &Installer) {
             "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
             "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
         ][..];
-        "github.com/openshift/api"
-            => &["config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_featuregates.crd.yaml"];
+        "github.com/openshift/api" => &["config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_featuregates.crd.yaml"];
     ] {
         define(&cluster, &module("openshift", name), files).await;
     }
@@ -160,15 +156,13 @@ async fn openshift_accepts_its_manifests(installer: &Installer) {
     bootstrap(&cluster, &files).await;
     let (operator, source) = operator_and_catalog(&cluster).await;
     assert_eq!(operator.spec.version.as_deref(), Some(">=1.3.0"));
-    let namespace = source.metadata.namespace.unwrap();
-    assert_eq!(namespace, "openshift-marketplace");
+    assert_eq!(source.metadata.namespace.unwrap(), "openshift-marketplace");
     let args = arguments(&cluster).await;
     let is_about_catalogs = |arg: &String| arg.starts_with("--catalog-namespaces");
     assert!(!args.iter().any(is_about_catalogs), "{args:?}");
     let namespaces = Api::<Namespace>::all(cluster.client().unwrap());
     let system = namespaces.get("rukpak-system").await.unwrap();
-    let labels = system.metadata.labels.unwrap();
-    assert_eq!(labels["openshift.io/cluster-monitoring"], "true");
+    tests::assert_rows!(system.metadata.labels.unwrap()["openshift.io/cluster-monitoring"] => "true");
     // If the release payload includes the provisioner, only these files remain: the FeatureGate and the PlatformOperator.
     let files = installer.render("payload", "--openshift-version 4.20 --release-payload");
     assert_eq!(files.len(), 2);

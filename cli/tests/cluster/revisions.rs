@@ -5,11 +5,11 @@
 mod rollout;
 
 use apply::revision::{Encoded, Header, encode, store::Store};
-use cluster::{Cluster, Lease};
+use cluster::Cluster;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, ResourceExt as _,
-    api::{Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use manifests::{
@@ -27,32 +27,20 @@ use crate::environment::{Rukpak as _, Run, apply, bare, eventually, namespace, o
 const SYSTEM_NAMESPACE: &str = "rukpak-system";
 const DIGEST: &str = "sha256:0123456789abcdef";
 
-async fn control_plane() -> Lease {
-    let cluster = bare().await;
-    tests::assert_runs! { cluster;
-        "status" => 1, "", "install rukpak with";
-    }
-    let mut objects = objects(crds::all());
-    objects.push(namespace(SYSTEM_NAMESPACE));
-    apply(&cluster, objects).await;
-    cluster
-}
-
 fn instances(cluster: &Cluster) -> Api<BundleInstance> {
     Api::all(cluster.client().unwrap())
 }
 
 async fn create(cluster: &Cluster, name: &str) -> BundleInstance {
-    let instance = serde_json::from_value(json!({
+    let instance = json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": name},
         "spec": {
             "provisionerClassName": "core-rukpak-io-plain",
             "template": {"spec": {"source": {"type": "upload", "upload": {}}}},
         },
-    }));
-    let (instance, params) = (instance.unwrap(), PostParams::default());
-    let created = instances(cluster).create(&params, &instance).await;
-    created.unwrap()
+    });
+    apply(cluster, [instance]).await;
+    instances(cluster).get(name).await.unwrap()
 }
 
 async fn write_status(cluster: &Cluster, name: &str, status: Value) {
@@ -129,8 +117,7 @@ async fn apply_owned(cluster: &Cluster, owner: &InstanceOwner, object: &Object, 
     owner_metadata::set_owner(&mut object, owner);
     owner_metadata::record_hash(&mut object, hash);
     let identity = object.identity();
-    let kind = GroupVersionKind::gvk("", "v1", &identity.kind);
-    let resource = ApiResource::from_gvk(&kind);
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", &identity.kind));
     let client = cluster.client().unwrap();
     let api = Api::<DynamicObject>::namespaced_with(client, "default", &resource);
     let params = PatchParams::apply(MANAGER).force();
@@ -164,7 +151,10 @@ async fn roll_out(cluster: &Cluster, instance: &BundleInstance, revisions: &[Vec
 
 #[tokio::test(flavor = "multi_thread")]
 async fn revisions_are_listed_compared_and_rolled_back_to() {
-    let cluster = control_plane().await;
+    let cluster = bare().await;
+    tests::assert_runs! { cluster; "status" => 1, "", "install rukpak with"; }
+    apply(&cluster, objects(crds::all())).await;
+    apply(&cluster, [namespace(SYSTEM_NAMESPACE)]).await;
     history_lists_the_revisions(&cluster).await;
     revision_is_compared_and_printed_without_secrets(&cluster);
     damaged_and_foreign_records_are_rejected(&cluster).await;
@@ -174,9 +164,7 @@ async fn revisions_are_listed_compared_and_rolled_back_to() {
 }
 
 async fn history_lists_the_revisions(cluster: &Cluster) {
-    tests::assert_runs! { cluster;
-        "history tide" => 1, "", "failed to read BundleInstance tide", "\"tide\" not found";
-    }
+    tests::assert_runs! { cluster; "history tide" => 1, "", "failed to read BundleInstance tide", "\"tide\" not found"; }
     let instance = create(cluster, "tide").await;
     tests::assert_runs! { cluster;
         "history tide" => 0, "", "BundleInstance tide has no revision yet; run \"rukpak status tide\"";
@@ -188,11 +176,8 @@ async fn history_lists_the_revisions(cluster: &Cluster) {
         [&maps[..], &[secret("tide", password)]].concat()
     });
     roll_out(cluster, &instance, &revisions).await;
-    let pin = Patch::Merge(json!({"spec": {"rollbackTo": 1}}));
-    let params = PatchParams::default();
-    let patched = instances(cluster).patch("tide", &params, &pin).await;
-    patched.unwrap();
     tests::assert_runs! { cluster;
+        "rollback tide --to 1 --wait=false" => 0, _;
         "history tide" => 0, ["1         1.1.0    Upgrade  Archived  ", "2         1.2.0    Upgrade  Active    "],
             "pinned to revision 1; run \"rukpak rollback tide --undo\"";
     }
@@ -230,8 +215,7 @@ fn revision_is_compared_and_printed_without_secrets(cluster: &Cluster) {
     assert_eq!(objects[2]["stringData"]["password"], "***");
     let json = cluster.ok("content tide --revision 1 --format json");
     assert_eq!(json.json()["items"], Value::Array(objects));
-    let diff = cluster.run("diff tide --revision 1");
-    for run in [diff, yaml, json] {
+    for run in [cluster.run("diff tide --revision 1"), yaml, json] {
         for value in ["hunter2", "other-one", "aHVudGVyMg", "b3RoZXItb25l"] {
             run.out_lacks(value);
         }
@@ -276,24 +260,17 @@ async fn damaged_and_foreign_records_are_rejected(cluster: &Cluster) {
             "rollback spring --to {number} --dry-run=server" => 1, "", "{prefix}", "{problem}";
         }
     }
-    let after = instances(cluster).get("spring").await.unwrap();
-    assert_eq!(after.spec.rollback_to, None);
+    tests::assert_rows!(instances(cluster).get("spring").await.unwrap().spec.rollback_to => None);
     // The error for an unprivileged user names the Secret and the missing permission.
-    tests::assert_runs! { cluster;
-        "content spring --revision 2 --as ann --as-group readers" => 1, "", "forbidden";
-    }
+    tests::assert_runs! { cluster; "content spring --revision 2 --as ann --as-group readers" => 1, "", "forbidden"; }
     let secrets = Api::<Secret>::namespaced(cluster.client().unwrap(), SYSTEM_NAMESPACE);
     assert!(secrets.get_opt("spring-r2-1").await.unwrap().is_some());
 }
 
 async fn rollback_sets_and_removes_the_pin(cluster: &Cluster) -> BundleInstance {
-    tests::assert_runs! { cluster;
-        "rollback ebb" => 1, "", "\"ebb\" not found";
-    }
+    tests::assert_runs! { cluster; "rollback ebb" => 1, "", "\"ebb\" not found"; }
     let instance = create(cluster, "ebb").await;
-    tests::assert_runs! { cluster;
-        "rollback ebb" => 1, "", "BundleInstance ebb has no revision yet; run \"rukpak status ebb\"";
-    }
+    tests::assert_runs! { cluster; "rollback ebb" => 1, "", "BundleInstance ebb has no revision yet; run \"rukpak status ebb\""; }
     let revisions = ["one", "two", "three"].map(|text| vec![config_map("ebb", text)]);
     roll_out(cluster, &instance, &revisions).await;
     let resource = "bundleinstance.core.rukpak.io/ebb";
@@ -317,9 +294,7 @@ async fn rollback_sets_and_removes_the_pin(cluster: &Cluster) -> BundleInstance 
     dry.out_lacks("to create, ");
     assert_eq!(pin().await, None);
 
-    tests::assert_runs! { cluster;
-        "rollback ebb --wait=false" => 0, "{resource} pinned to revision 2\n";
-    }
+    tests::assert_runs! { cluster; "rollback ebb --wait=false" => 0, "{resource} pinned to revision 2\n"; }
     assert_eq!(pin().await, Some(2));
     tests::assert_runs! { cluster;
         // A repeated command does not go further back.
@@ -330,9 +305,7 @@ async fn rollback_sets_and_removes_the_pin(cluster: &Cluster) -> BundleInstance 
         "rollback ebb --undo --wait=false" => 0, "{resource} pin to revision 2 removed\n";
     }
     assert_eq!(pin().await, None);
-    tests::assert_runs! { cluster;
-        "rollback ebb --undo" => 0, "{resource} not pinned\n";
-    }
+    tests::assert_runs! { cluster; "rollback ebb --undo" => 0, "{resource} not pinned\n"; }
     instance
 }
 
@@ -360,14 +333,10 @@ async fn rollback_waits_until_its_revision_is_active(cluster: &Cluster, instance
         "revisions": [entry(2, "Archived", &record), entry(3, "Archived", &record), rollback],
     });
     write_status(cluster, "ebb", status).await;
-    let ended: Run = child.wait_with_output().unwrap().into();
+    let ended = Run::from(child.wait_with_output().unwrap()).exits(0);
     let resource = "bundleinstance.core.rukpak.io/ebb";
-    let ended = ended.exits(0);
     ended.err_has(format!("{resource} pinned to revision 2"));
     ended.err_has("run \"rukpak rollback ebb --undo\" to remove the pin");
-    let done = format!("{resource} rolled back to revision 2: 1 object, healthy\n");
-    assert_eq!(ended.out, done);
-    tests::assert_runs! { cluster;
-        "history ebb" => 0, ["Rollback to 2"];
-    }
+    tests::assert_rows!(ended.out => format!("{resource} rolled back to revision 2: 1 object, healthy\n"));
+    tests::assert_runs! { cluster; "history ebb" => 0, ["Rollback to 2"]; }
 }

@@ -37,8 +37,7 @@ fn history(instance: &BundleInstance) -> Vec<String> {
     let images: Vec<String> = images.collect();
     let is_pinned = images.iter().all(|image| image.contains("@sha256:"));
     assert!(is_pinned, "{images:?}");
-    let requested = instance.spec.template.spec.source.image.as_ref().unwrap();
-    assert_eq!(images.last(), Some(&requested.reference));
+    tests::assert_rows!(images.last() => Some(&instance.spec.template.spec.source.image.as_ref().unwrap().reference));
     images
 }
 
@@ -76,9 +75,7 @@ async fn story_1_operator_is_upgraded_version_by_version() {
     assert_eq!(run.out, done);
     assert_eq!(text(&operator).await.as_deref(), Some("0.0.1"));
     // A script whose connection was lost repeats the command.
-    tests::assert_runs! { world;
-        "run bundle {first} --use-http" => 0, "{done}", "already exists with this bundle";
-    }
+    tests::assert_runs! { world; "run bundle {first} --use-http" => 0, "{done}", "already exists with this bundle"; }
     let instance = get(name).await;
     for (key, expected) in [
         (INDEX, Some("quay.io/operator-framework/opm:latest")),
@@ -105,15 +102,13 @@ async fn story_1_operator_is_upgraded_version_by_version() {
         let longer = history(&instance);
         assert_eq!(longer[..longer.len() - 1], line);
         let keys = ["previous-image", "csv-name"].map(|key| format!("core.rukpak.io/{key}"));
-        let found = keys
-            .each_ref()
-            .map(|key| annotation(&instance, key).unwrap());
-        assert_eq!(found, [line.last().unwrap(), &csv]);
+        tests::assert_rows! {
+            keys.each_ref().map(|key| annotation(&instance, key).unwrap()) => [line.last().unwrap(), &csv];
+        }
         line = longer;
     }
     tests::assert_runs! { world;
-        "run bundle-upgrade {third} --use-http"
-            => 0, "Successfully upgraded to \"{name}.v0.0.3\"\n", "already has this bundle";
+        "run bundle-upgrade {third} --use-http" => 0, "Successfully upgraded to \"{name}.v0.0.3\"\n", "already has this bundle";
     }
     crds_are_kept_on_request(world, &operator, &third).await;
 }
@@ -152,9 +147,7 @@ async fn crds_are_kept_on_request(world: &World, operator: &Operator, image: &st
         found.map_or(Ok(()), |found| Err(format!("{found:?}")))
     })
     .await;
-    tests::assert_runs! { world;
-        "cleanup {name}" => 0, "", "warning: package \"{name}\" not found";
-    }
+    tests::assert_runs! { world; "cleanup {name}" => 0, "", "warning: package \"{name}\" not found"; }
 }
 
 /// `install` changes what `run bundle` has created, also to a source of another type.
@@ -173,8 +166,7 @@ async fn install_changes_what_run_bundle_created() {
     let instance = get(name).await;
     assert_eq!(installed(&instance), format!("{name}.v0.0.2"));
     // Fields that `install` does not apply are kept.
-    let package = annotation(&instance, "core.rukpak.io/package");
-    assert_eq!(package, Some(name.as_str()));
+    tests::assert_rows!(annotation(&instance, "core.rukpak.io/package") => Some(name.as_str()));
 
     let dir = plain(&[name], "local");
     let bundle = dir.path().display();
@@ -199,13 +191,9 @@ async fn story_1_indexes_are_checked_and_recorded() {
     let index = operator.publish_index("other", "1.0.0");
     let rendering = format!("Rendering a File-Based Catalog of the Index Image \"{index}\"");
     // An image is recorded without the transport.
-    tests::assert_runs! { world;
-        "run bundle {first} --use-http --index-image docker://{index}" => 0, _, "{rendering}";
-    }
+    tests::assert_runs! { world; "run bundle {first} --use-http --index-image docker://{index}" => 0, _, "{rendering}"; }
     assert_eq!(annotation(&get(name).await, INDEX), Some(index.as_str()));
-    tests::assert_runs! { world;
-        "run bundle-upgrade {second} --use-http" => 0, _, "{rendering}";
-    }
+    tests::assert_runs! { world; "run bundle-upgrade {second} --use-http" => 0, _, "{rendering}"; }
     let instance = get(name).await;
     assert_eq!(annotation(&instance, INDEX), Some(index.as_str()));
     assert_eq!(history(&instance).len(), 2);
@@ -237,9 +225,7 @@ async fn story_1_indexes_are_checked_and_recorded() {
             => 0, _, "{old}", "warning: --mode ignored without OLM";
     }
     assert_recorded(&database, "semver").await;
-    tests::assert_runs! { world;
-        "run bundle-upgrade {second} --use-http" => 0, _, "{old}";
-    }
+    tests::assert_runs! { world; "run bundle-upgrade {second} --use-http" => 0, _, "{old}"; }
     assert_recorded(&database, "replaces").await;
 
     // A database under its default name needs no label.

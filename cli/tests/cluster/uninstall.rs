@@ -3,6 +3,7 @@
 use std::fs;
 
 use kube::api::{Patch, PatchParams};
+use manifests::api::bundle_instance::CrdDeletionPolicy;
 use serde_json::{Value, json};
 
 use crate::environment::{Rukpak as _, World, crd, plain, text, unique, world};
@@ -29,16 +30,13 @@ async fn custom_resources_are_deleted_only_after_confirmation() {
         "uninstall {name} --cascade foreground" => 1, "", "use --yes to confirm";
         "uninstall {name} --dry-run=server" => 0, _, "{crd} and 1 custom resource will be deleted";
     }
-    let instance = world.instances().get(&name).await.unwrap();
-    assert_eq!(instance.metadata.deletion_timestamp, None);
+    tests::assert_rows!(world.instances().get(&name).await.unwrap().metadata.deletion_timestamp => None);
     world.patch(&name, policy("Retain")).await;
+    rejected_deletion_keeps_the_policy(world, &name).await;
     let uninstall = format!("uninstall {name} --crd-deletion-policy delete");
-    tests::assert_runs! { world;
-        "{uninstall}" => 1, "", "{crd} and 1 custom resource will be deleted", "use --yes to confirm";
-    }
+    tests::assert_runs! { world; "{uninstall}" => 1, "", "{crd} and 1 custom resource will be deleted", "use --yes to confirm"; }
     let run = world.ok(&format!("{uninstall} --yes"));
-    let done = format!("bundleinstance.core.rukpak.io/{name} deleted\n");
-    assert_eq!(run.out, done);
+    tests::assert_rows!(run.out => format!("bundleinstance.core.rukpak.io/{name} deleted\n"));
     run.err_lacks(" kept\n");
     tests::assert_runs! { world;
         "uninstall {name}" => 1, "", "not found";
@@ -55,6 +53,22 @@ async fn custom_resources_are_deleted_only_after_confirmation() {
     assert_eq!(world.instances().get_opt(&name).await.unwrap(), None);
 }
 
+async fn rejected_deletion_keeps_the_policy(world: &World, name: &str) {
+    let verbs = ["get", "list", "watch", "patch"];
+    let rules = json!([{"apiGroups": ["core.rukpak.io"], "resources": ["bundleinstances"], "verbs": verbs}]);
+    let version = "rbac.authorization.k8s.io/v1";
+    world.apply(json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}))
+        .await;
+    let editor = world.kubeconfig(&unique("editor"), Some(name)).await;
+    let editor = editor.path().display();
+    tests::assert_runs! { world;
+        "uninstall {name} --crd-deletion-policy delete --yes --kubeconfig {editor}"
+            => 1, "", "failed to delete BundleInstance {name}", "is forbidden";
+    }
+    let spec = world.instances().get(name).await.unwrap().spec;
+    assert_eq!(spec.crd_deletion_policy, CrdDeletionPolicy::Retain);
+}
+
 async fn removal_that_is_held_up_is_reported(world: &World, name: &str, bundle: &str) {
     world.ok(&format!("install {name} {bundle}"));
     let (maps, params) = (world.maps(), PatchParams::default());
@@ -63,9 +77,7 @@ async fn removal_that_is_held_up_is_reported(world: &World, name: &str, bundle: 
         maps.patch(name, &params, &patch).await.unwrap();
     };
     hold(json!(["example.com/hold"])).await;
-    tests::assert_runs! { world;
-        "uninstall {name} --timeout 3s" => 1, "", "timed out after 3s", "example.com/hold";
-    }
+    tests::assert_runs! { world; "uninstall {name} --timeout 3s" => 1, "", "timed out after 3s", "example.com/hold"; }
     hold(Value::Null).await;
     world.ok(&format!("uninstall {name} --ignore-not-found"));
 }

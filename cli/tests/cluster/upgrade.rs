@@ -3,7 +3,7 @@
 mod olm;
 mod support;
 
-use cluster::{Cluster, Lease};
+use cluster::Cluster;
 use manifests::api::crds;
 use serde_json::{Value, json};
 
@@ -12,17 +12,6 @@ pub(crate) use self::support::{
     become_openshift, catalog, channel, count, define, define_olm, module, package, put,
 };
 use crate::environment::{Rukpak as _, apply, bare, objects, text};
-
-async fn with_rukpak() -> Lease {
-    let cluster = bare().await;
-    // Without the CRDs, no operator exists.
-    tests::assert_runs! { cluster;
-        "upgrade-check" => 1, "", "neither BundleInstances nor ClusterServiceVersions";
-    }
-    apply(&cluster, objects(crds::all())).await;
-    apply(&cluster, objects(crds::optional_crds())).await;
-    cluster
-}
 
 fn report(cluster: &Cluster, args: &str) -> Value {
     let run = cluster.run(&format!("upgrade-check -o json {args}"));
@@ -47,7 +36,11 @@ fn find_operator(report: &Value, name: &str) -> Value {
 // parity: max-20
 #[tokio::test(flavor = "multi_thread")]
 async fn report_names_operators_that_block_an_openshift() {
-    let cluster = with_rukpak().await;
+    let cluster = bare().await;
+    // Without the CRDs, no operator exists.
+    tests::assert_runs! { cluster; "upgrade-check" => 1, "", "neither BundleInstances nor ClusterServiceVersions"; }
+    apply(&cluster, objects(crds::all())).await;
+    apply(&cluster, objects(crds::optional_crds())).await;
     become_openshift(&cluster, "4.22.3").await;
     tests::assert_runs! { cluster;
         "upgrade-check" => 0, "OpenShift 4.22 to 4.23 (Kubernetes 1.36 to 1.36): 0 operators, nothing blocks\n";
@@ -65,8 +58,7 @@ async fn report_names_operators_that_block_an_openshift() {
         instance(&cluster, name, maximum, more).await;
     }
     let found = report(&cluster, "");
-    let expected = "mute Unknown, old Blocks, stuck Blocks, tested Overridden";
-    assert_eq!(effects(&found).join(", "), expected);
+    tests::assert_rows!(effects(&found).join(", ") => "mute Unknown, old Blocks, stuck Blocks, tested Overridden");
     assert_eq!(found["blocked"], true);
     assert_eq!(found["to"]["openshift"], "4.23");
     catalogs_are_considered(&cluster);
@@ -162,8 +154,7 @@ async fn platform_operator_spec_limits_the_remedy(cluster: &Cluster) {
             "spec": spec,
         });
         put(cluster, object, None).await;
-        let old = find_operator(&report(cluster, &args), "old");
-        assert_eq!(old["unblockedBy"]["version"], expected, "{spec}");
+        tests::assert_rows!(find_operator(&report(cluster, &args), "old")["unblockedBy"]["version"] => expected, "{spec}");
     }
 }
 

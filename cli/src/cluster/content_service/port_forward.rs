@@ -164,12 +164,9 @@ mod tests {
 
     #[test]
     fn unreachable_pods_are_temporary() {
-        let error = |code: u16| {
-            crate::testing::refused(json!({"code": code, "details": {"name": "core-a"}}))
-        };
-        for (code, expected) in [(500, true), (502, true), (404, true), (403, false)] {
-            assert_eq!(is_temporary(&error(code)), expected, "{code}");
-        }
+        let refused = |code: u16| json!({"code": code, "details": {"name": "core-a"}});
+        let is_temporary = |code| is_temporary(&crate::testing::refused(refused(code)));
+        ::tests::assert_rows!([500, 502, 404, 403].map(is_temporary) => [true, true, true, false]);
     }
 
     #[test]

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt as _, api::ListParams};
 use manifests::{
@@ -78,11 +77,12 @@ async fn recorded(
     let mut overflow = Vec::new();
     for revision in status.indexed() {
         let record = cluster.record(instance, revision).await;
-        let record = record.with_context(|| {
+        let record = record.map_err(|error| {
             let name = instance.name_any();
-            format!(
+            let problem = format!(
                 "failed to read the objects of BundleInstance {name} that its status does not list"
-            )
+            );
+            cluster.explain_record(problem, error)
         })?;
         let mut kinds = LiveObjects::new(cluster, &record.objects);
         for mut object in record.objects {

@@ -257,16 +257,11 @@ pub(super) fn text(candidates: &[Candidate]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::identity;
 
     #[test]
     fn objects_that_the_provisioner_rejects_are_rejected() {
-        let identity = |kind: &str, name: &str| Identity {
-            group: String::new(),
-            kind: kind.to_owned(),
-            namespace: "tides".to_owned(),
-            name: name.to_owned(),
-        };
-        let map = identity("ConfigMap", "a");
+        let map = identity("", "ConfigMap", "a");
         for (holder, is_deleted, expected) in ::tests::rows![
             ObjectOwner::ThisInstance, false => Some(false);
             ObjectOwner::Released, false => Some(false);
@@ -285,10 +280,6 @@ mod tests {
             };
             assert_eq!(found, expected, "{holder:?}");
         }
-        let account = identity("ServiceAccount", "default");
-        assert_eq!(
-            claim(&account, &ObjectOwner::None, false),
-            Adoptability::None
-        );
+        ::tests::assert_rows!(claim(&identity("", "ServiceAccount", "default"), &ObjectOwner::None, false) => Adoptability::None);
     }
 }

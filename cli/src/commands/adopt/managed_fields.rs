@@ -214,10 +214,8 @@ mod tests {
     fn fields_of_deployers_are_adopted_but_not_of_controllers() {
         let helm = json!({"f:data": {".": {}, "f:a": {}, "f:old": {}}});
         let injector = json!({"f:metadata": {"f:labels": {"f:injected": {}}}});
-        let scaled = ManagedFieldsEntry {
-            subresource: Some("scale".to_owned()),
-            ..entry("kubectl", "Update", json!({"f:spec": {"f:replicas": {}}}))
-        };
+        let replicas = json!({"f:spec": {"f:replicas": {}}});
+        let scaled = ::tests::with!(entry("kubectl", "Update", replicas) => subresource: Some("scale".to_owned()));
         let entries = [
             entry("helm", "Update", helm),
             entry("injector", "Update", injector.clone()),
@@ -236,20 +234,17 @@ mod tests {
         assert_eq!(named.transferred.len(), 2);
         assert_eq!(named.dropped, [".data.old", ".metadata"]);
         assert_eq!(take(&entries[1..], "v1", &applied, &[]).entries, None);
-        let of_another_version = take(&entries, "v2", &applied, &[]);
-        assert_eq!(of_another_version.entries, None);
+        assert_eq!(take(&entries, "v2", &applied, &[]).entries, None);
     }
 
     #[test]
     fn fields_shared_with_other_managers_are_not_dropped() {
         let edited = json!({"f:spec": {"f:x": {}, "f:y": {"f:z": {}}}});
-        let controlled = json!({"f:spec": {"f:x": {}}});
         let entries = [
             entry("kubectl-edit", "Update", edited),
-            entry("controller", "Apply", controlled),
+            entry("controller", "Apply", json!({"f:spec": {"f:x": {}}})),
         ];
-        let takeover = take(&entries, "v1", &map(&json!({"f:spec": {"f:y": {}}})), &[]);
-        assert_eq!(takeover.dropped, [""; 0]);
+        ::tests::assert_rows!(take(&entries, "v1", &map(&json!({"f:spec": {"f:y": {}}})), &[]).dropped => [""; 0]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use catalog::{
 use manifests::content::{Irregular, normalize};
 use unpacker::{Tree, source::Local};
 
-use crate::source::Source;
+use crate::{args, source::Source};
 
 pub(crate) const CONFIGS: &str = "operators.operatorframework.io.index.configs.v1";
 pub(crate) const PACKAGE: &str = "operators.operatorframework.io.bundle.package.v1";
@@ -95,7 +95,8 @@ impl ImageKind {
             }
             Self::Bundle => bail!(
                 "the image is a bundle, not a catalog: it has label {PACKAGE} and not {CONFIGS}; use a catalog, or show the \
-                 bundle with \"rukpak inspect\""
+                 bundle with \"{} inspect\"",
+                args::name()
             ),
             Self::Unknown => bail!(
                 "the image is not a catalog: label {CONFIGS}, the directory of the catalog, is missing; use another image, \
@@ -139,9 +140,12 @@ impl CatalogFiles {
         let Self::Database(database) = self else {
             return Vec::new();
         };
-        let outdated = "SQLite catalogs are deprecated; run \"rukpak catalog migrate\" to convert it to a file-based catalog";
+        let outdated = format!(
+            "SQLite catalogs are deprecated; run \"{} catalog migrate\" to convert it to a file-based catalog",
+            args::name()
+        );
         let skipped = database.left_out();
-        let mut warnings = vec![outdated.to_owned()];
+        let mut warnings = vec![outdated];
         warnings.extend(skipped.iter().take(MAX_REASONS).cloned());
         if let Some(more @ 1..) = skipped.len().checked_sub(MAX_REASONS) {
             warnings.push(format!("and {more} more are skipped"));

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     ExitStatus,
-    args::{CatalogListArgs, ListKind},
+    args::{self, CatalogListArgs, ListKind},
     output,
     output::table,
 };
@@ -59,16 +59,13 @@ struct BundleRow<'a> {
 
 pub(crate) fn run(args: &CatalogListArgs) -> anyhow::Result<ExitStatus> {
     let catalog = super::one(&args.catalog, &args.reading)?;
-    if let Some(name) = &args.package {
+    let requested = args.package();
+    if let Some(name) = requested {
         find(&catalog, name)?;
     } else {
-        super::warn(&catalog);
+        super::warn(&catalog, &args.catalog);
     }
-    let is_requested = |package: &&Package| {
-        args.package
-            .as_ref()
-            .is_none_or(|name| *name == package.name)
-    };
+    let is_requested = |package: &&Package| requested.is_none_or(|name| name == package.name);
     let packages: Vec<&Package> = catalog.packages.values().filter(is_requested).collect();
     match args.kind {
         ListKind::Packages => {
@@ -156,7 +153,8 @@ pub(super) fn find<'a>(catalog: &'a Catalog, name: &str) -> anyhow::Result<&'a P
     match catalog.why_broken(name) {
         Some(reason) => bail!("package {name:?} cannot be used: {reason}"),
         None => bail!(
-            "package {name:?} not found in the catalog; run \"rukpak catalog list packages\" to see all packages"
+            "package {name:?} not found in the catalog; run \"{} catalog list packages\" to see all packages",
+            args::name()
         ),
     }
 }

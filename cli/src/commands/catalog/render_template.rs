@@ -30,8 +30,8 @@ use crate::{
 
 pub(crate) fn run(args: &RenderTemplateArgs) -> anyhow::Result<ExitStatus> {
     let limits = Limits::from(args.reading.limits);
-    let (kind, file) =
-        parse_arguments(&args.template).unwrap_or_else(|problem| args::usage(&problem));
+    let (kind, file) = parse_arguments(args.template.as_ref(), args.file.as_ref())
+        .unwrap_or_else(|problem| args::usage(&problem));
     let (name, text) = read(file, args, limits.document)?;
     let mut template = Template::read(&name, &text, kind, &limits)?;
     drop(text);
@@ -67,29 +67,24 @@ fn warn(args: &RenderTemplateArgs, warnings: Vec<String>) {
 
 /// Returns the type and the file of the template; no file means standard input. A single word that names a type is not a
 /// file, as in opm.
-fn parse_arguments(
-    arguments: &[OsString],
-) -> Result<(Option<TemplateKind>, Option<&Path>), String> {
-    let kind = |word: &OsString| {
-        word.to_str()
-            .and_then(|word| word.parse::<TemplateKind>().ok())
-    };
-    let file = |word| Some(Path::new(word)).filter(|path| *path != Path::new("-"));
-    match arguments {
-        [] => Ok((None, None)),
-        [word] => Ok(match kind(word) {
-            Some(kind) => (Some(kind), None),
-            None => (None, file(word)),
-        }),
-        [first, word, ..] => match kind(first) {
-            Some(kind) => Ok((Some(kind), file(word))),
-            None => Err(format!(
+fn parse_arguments<'a>(
+    first: Option<&'a OsString>,
+    second: Option<&'a OsString>,
+) -> Result<(Option<TemplateKind>, Option<&'a Path>), String> {
+    let kind: Option<TemplateKind> = first.and_then(|word| word.to_str()?.parse().ok());
+    let file = match (first, second) {
+        (Some(first), Some(_)) if kind.is_none() => {
+            return Err(format!(
                 "invalid template type {:?}, must be one of: {}",
                 first.to_string_lossy(),
                 TemplateKind::ALL.map(TemplateKind::name).join(", ")
-            )),
-        },
-    }
+            ));
+        }
+        (first, None) if kind.is_none() => first,
+        (_, second) => second,
+    };
+    let file = file.map(Path::new);
+    Ok((kind, file.filter(|path| *path != Path::new("-"))))
 }
 
 /// Returns the name of the template for error messages, and its text.

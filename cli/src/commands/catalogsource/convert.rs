@@ -30,7 +30,7 @@ pub(super) fn run(args: &CatalogSourceConvertArgs) -> anyhow::Result<ExitStatus>
         Form::Legacy => convert::Form::Legacy,
     };
     let (mut all, mut summary) = (Vec::new(), ConvertSummary::default());
-    for path in &args.files {
+    for path in args.files.iter() {
         let failed = || format!("failed to read {}", path.display());
         let text = read(path).with_context(failed)?;
         for document in yaml::documents(&text) {
@@ -41,7 +41,7 @@ pub(super) fn run(args: &CatalogSourceConvertArgs) -> anyhow::Result<ExitStatus>
             }
         }
     }
-    output::print(&format_documents(all, args.output)?)?;
+    output::print(&format_documents(&all, args.output)?)?;
     if summary.sources == 0 {
         message::warning("no CatalogSource found; all documents are written unchanged");
     }
@@ -83,12 +83,12 @@ fn convert_object(form: convert::Form, object: Value, summary: &mut ConvertSumma
     }
 }
 
-/// Formats the documents, whose number is unchanged; several JSON documents become a List.
-fn format_documents(mut all: Vec<Value>, format: ManifestFormat) -> anyhow::Result<String> {
+/// Formats the documents. In JSON, a single document is printed alone, and any other number becomes a List.
+fn format_documents(all: &[Value], format: ManifestFormat) -> anyhow::Result<String> {
     match format {
         ManifestFormat::Yaml => {
             let mut text = String::new();
-            for document in &all {
+            for document in all {
                 if !text.is_empty() {
                     text.push_str("---\n");
                 }
@@ -96,13 +96,9 @@ fn format_documents(mut all: Vec<Value>, format: ManifestFormat) -> anyhow::Resu
             }
             Ok(text)
         }
-        ManifestFormat::Json => match (all.pop(), all.is_empty()) {
-            (None, _) => Ok(String::new()),
-            (Some(only), true) => output::json(&only),
-            (Some(last), false) => {
-                all.push(last);
-                output::json(&json!({"apiVersion": "v1", "kind": "List", "items": all}))
-            }
+        ManifestFormat::Json => match all {
+            [only] => output::json(only),
+            all => output::json(&json!({"apiVersion": "v1", "kind": "List", "items": all})),
         },
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn run(args: &CatalogSourceResolveArgs) -> anyhow::Result<ExitStatus>
             .and_then(image_template::update_channel),
     };
     let (mut all, mut warnings) = (Vec::new(), Vec::new());
-    for path in &args.files {
+    for path in args.files.iter() {
         let failed = || format!("failed to read {}", path.display());
         let text = read(path).with_context(failed)?;
         for document in yaml::documents(&text) {
@@ -208,11 +208,8 @@ mod tests {
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
             "metadata": {"name": "a", "namespace": "olm", "annotations": annotations}, "spec": spec,
         });
-        let values = TemplateValues {
-            kube: image_template::server("v1.36.3"),
-            openshift: image_template::server("4.20.1"),
-            ..TemplateValues::default()
-        };
+        let [kube, openshift] = ["v1.36.3", "4.20.1"].map(image_template::server);
+        let values = ::tests::with!(TemplateValues, kube, openshift);
         let mut warnings = Vec::new();
         let template = templates(object, &values, &mut warnings).pop();
         let chosen = template.map(|template| {
@@ -271,8 +268,7 @@ mod tests {
             let expected = expected.map(|(field, text)| (field.to_owned(), text.to_owned()));
             let warned = warned.iter();
             let warned = warned.map(|warning| format!("CatalogSource olm/a: {warning}"));
-            let expected = (expected, warned.collect::<Vec<_>>());
-            assert_eq!(found(spec, &annotations), expected, "{spec} {annotations}");
+            ::tests::assert_rows!(found(spec, &annotations) => (expected, warned.collect::<Vec<_>>()), "{spec} {annotations}");
         }
         let (chosen, _) = found(&json!({"sourceType": 5, "image": "r/c:v1"}), &json!({}));
         let (_, problem) = chosen.unwrap();

@@ -19,7 +19,7 @@ use crate::{ExitStatus, args::CatalogSourceValidateArgs, output};
 pub(super) fn run(args: &CatalogSourceValidateArgs) -> anyhow::Result<ExitStatus> {
     let mut crd = Crd::default();
     let mut files = Vec::new();
-    for path in &args.files {
+    for path in args.files.iter() {
         let mut file = File::new(path.display().to_string());
         match read(path) {
             Ok(text) => file.validate(&text, &mut crd)?,

@@ -141,9 +141,10 @@ fn write(
     objects: &[Object],
     args: &ConvertArgs,
 ) -> anyhow::Result<()> {
-    let name = format!("{}.{}", source.name, staged_dir::extension(args.output));
+    let format = args.output.unwrap_or_default();
+    let name = format!("{}.{}", source.name, staged_dir::extension(format));
     dir.add_with(&name, staged_dir::FILE, |file| {
-        output::write_manifests(file, objects, args.output)
+        output::write_manifests(file, objects, format)
     })
 }
 

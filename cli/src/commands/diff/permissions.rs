@@ -181,17 +181,13 @@ mod tests {
             {"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"]},
         ]);
         let cluster = |name, rules| objects(name, None, rules);
-        let same = compared(&cluster("a", &read), &cluster("b", &read));
-        assert_eq!(same, PermissionChanges::default());
+        ::tests::assert_rows!(compared(&cluster("a", &read), &cluster("b", &read)) => PermissionChanges::default());
         let changes = compared(&cluster("a", &read), &cluster("b", &write));
         let scope = "ServiceAccount tides/tide, in the whole cluster".to_owned();
         let line = |resource: &str, verb: &str| {
             format!("- {{apiGroups: [\"\"], resources: [\"{resource}\"], verbs: [\"{verb}\"]}}")
         };
-        assert_eq!(
-            changes.gained,
-            [(scope.clone(), vec![line("secrets", "*")])]
-        );
+        ::tests::assert_rows!(changes.gained => [(scope.clone(), vec![line("secrets", "*")])]);
         assert_eq!(changes.lost, [(scope, vec![line("pods", "list")])]);
         // A smaller scope adds no permission.
         let narrowed = compared(&cluster("a", &read), &objects("a", Some("tides"), &read));
@@ -241,16 +237,14 @@ mod tests {
         let binding = object("ClusterRoleBinding", binding);
         let scope = "ServiceAccount tides/tide, in the whole cluster".to_owned();
         let pods = r#"- {apiGroups: [""], resources: ["pods"], verbs: ["get"]}"#.to_owned();
-        let changes = compared(&[], &[role.clone(), binding.clone()]);
-        assert_eq!(changes.gained, [(scope.clone(), vec![pods.clone()])]);
+        ::tests::assert_rows!(compared(&[], &[role.clone(), binding.clone()]).gained => [(scope.clone(), vec![pods.clone()])]);
         // OpenShift stores its role as an RBAC role, and either may be applied last.
         let rules = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
         let wide = objects("a", None, &rules).remove(0);
         let all = r#"- {apiGroups: ["*"], resources: ["*"], verbs: ["*"]}"#.to_owned();
         let gained = [(scope, vec![pods, all])];
         for roles in [[wide.clone(), role.clone()], [role, wide]] {
-            let changes = compared(&[], &[&roles[..], std::slice::from_ref(&binding)].concat());
-            assert_eq!(changes.gained, gained);
+            ::tests::assert_rows!(compared(&[], &[&roles[..], std::slice::from_ref(&binding)].concat()).gained => gained);
         }
     }
 }

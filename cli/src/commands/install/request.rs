@@ -1,6 +1,6 @@
 //! Install request from the command line, prepared without a cluster.
 
-use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use convert::{Level, Options};
@@ -18,8 +18,9 @@ use unpacker::{
 };
 
 use crate::{
-    args::{self, ContentFormat, InstallArgs},
+    args::{self, AccessArgs, ContentFormat, InstallArgs},
     output::message::{self, count},
+    source,
 };
 
 /// Number of digest characters in a label: enough to distinguish contents, and short enough for a label.
@@ -47,11 +48,9 @@ impl InstallRequest {
     /// Creates a request from the command line, and reads a local bundle; `None` if the bundle is rejected, after its
     /// problems were printed.
     pub(super) fn from_args(args: &InstallArgs) -> anyhow::Result<Option<Self>> {
-        let source = match args.bundle.to_str() {
-            Some(text) => Source::parse(text, Path::exists)
-                .unwrap_or_else(|error| args::usage(&error.to_string())),
-            None => Source::Local(Local::Path((&args.bundle).into())),
-        };
+        // The provisioner fetches remote bundles, so this command does not use the access settings.
+        let access = AccessArgs::with_defaults(args.tls_verify, Duration::ZERO);
+        let source = source::one(&args.bundle, &access).location?;
         if !matches!(source, Source::Image(_)) && (args.pull_secret.is_some() || !args.tls_verify) {
             args::usage("--pull-secret and --tls-verify=false apply only to images");
         }
@@ -224,7 +223,7 @@ fn read(local: &Local, args: &InstallArgs) -> anyhow::Result<Option<InstallReque
             "{}: {} validate {}",
             count(warnings, "warning"),
             args::name(),
-            args.bundle.display()
+            message::shell_word(&args.bundle.to_string_lossy())
         ));
     }
     message::skipped(&args.bundle.display().to_string(), &report.skipped);

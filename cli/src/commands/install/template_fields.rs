@@ -100,8 +100,10 @@ mod tests {
         let old =
             ::tests::with!(entry("old", "Update", image()) => api_version: Some("v1".to_owned()));
         let unrelated = [status, old];
+        let all = |entries: &[ManagedFieldsEntry]| [&unrelated[..], entries].concat();
         let own = |operation: &str, fields: Value| entry("rukpak-cli", operation, fields);
-        for (entries, is_forced, expected) in ::tests::rows![
+        ::tests::assert_each!(|entries, is_forced, expected| transfer(&all(&entries), is_forced)
+            => expected.map(|entries| all(&entries));
             vec![], true => None;
             vec![own("Apply", both())], true => None;
             vec![own("Update", json!({"f:spec": {"f:paused": {}}}))], true => None;
@@ -112,11 +114,7 @@ mod tests {
             vec![entry("flux", "Apply", image()), own("Update", class())], true => Some(vec![own("Apply", both())]);
             vec![entry("flux", "Apply", image()), own("Update", class())], false
                 => Some(vec![entry("flux", "Apply", image()), own("Apply", class())]);
-        ] {
-            let found = transfer(&[&unrelated[..], &entries[..]].concat(), is_forced);
-            let expected = expected.map(|entries| [&unrelated[..], &entries[..]].concat());
-            assert_eq!(found, expected, "{entries:?} {is_forced}");
-        }
+        );
     }
 
     #[test]
@@ -130,11 +128,9 @@ mod tests {
             "f:metadata": {"f:annotations": {"f:a": {}}},
             "f:spec": {".": {}, "f:paused": {}, "f:template": {".": {}}},
         });
-        let found = transfer(&[entry("rukpak-cli", "Update", patched)], false);
-        let expected = [
-            entry("rukpak-cli", "Update", remaining),
-            entry("rukpak-cli", "Apply", template(&source)),
-        ];
-        assert_eq!(found.unwrap(), expected);
+        ::tests::assert_rows! {
+            transfer(&[entry("rukpak-cli", "Update", patched)], false).unwrap()
+                => [entry("rukpak-cli", "Update", remaining), entry("rukpak-cli", "Apply", template(&source))];
+        }
     }
 }

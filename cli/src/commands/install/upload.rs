@@ -145,17 +145,14 @@ mod tests {
             status
         };
         let bundle = json!({"name": "a-1", "uid": "1", "templateHash": "1"});
-        for (status, expected) in [
-            (Value::Null, false),
-            (pending(1, "UnpackPending"), false),
-            (pending(2, "Retrying"), false),
-            (pending(2, "UnpackPending"), true),
-            (with("bundles", json!([bundle])), false),
+        ::tests::assert_each!(|status, expected| is_unrecorded(&instance(&json!({"status": status})), Some(2)) => expected;
+            Value::Null => false;
+            pending(1, "UnpackPending") => false;
+            pending(2, "Retrying") => false;
+            pending(2, "UnpackPending") => true;
+            with("bundles", json!([bundle])) => false;
             // Before the provisioner is upgraded, ownerReferences are trusted.
-            (with("installedBundleName", json!("a-1")), false),
-        ] {
-            let instance = instance(&json!({"status": status}));
-            assert_eq!(is_unrecorded(&instance, Some(2)), expected, "{status}");
-        }
+            with("installedBundleName", json!("a-1")) => false;
+        );
     }
 }

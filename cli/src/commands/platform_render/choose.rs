@@ -97,7 +97,10 @@ fn problem(name: &str, decision: &Decision, catalogs: &Catalogs) -> String {
             .flat_map(|(_, catalog)| catalog.packages.keys());
         let similar = suggest::similar_names(name, names.map(String::as_str));
         let hint = match similar.as_slice() {
-            [] => "run \"rukpak catalog list packages\" to see all packages".to_owned(),
+            [] => format!(
+                "run \"{} catalog list packages\" to see all packages",
+                args::name()
+            ),
             some => format!("similar packages: {}", some.join(", ")),
         };
         return format!("package {name} not found in any catalog; {hint}");

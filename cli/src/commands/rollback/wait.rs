@@ -124,7 +124,8 @@ mod tests {
         let cancelled = [(1, "Active", 0), (2, "Archived", 0)];
         let succeeded = "InstallationSucceeded";
         let wait = || WaitState::Wait("waiting for the rollout of revision 1".to_owned());
-        for (progressing, installed, revisions, expected) in ::tests::rows![
+        ::tests::assert_each!(|progressing, installed, revisions, expected|
+            evaluate(&instance(progressing, installed, revisions), Some(2), 1) => expected;
             "UpToDate", succeeded, &before[..] => wait();
             "UpToDate", succeeded, &during[..] => wait();
             "UpToDate", succeeded, &after[..] => WaitState::Done;
@@ -134,11 +135,7 @@ mod tests {
             "UpToDate", "RolledBack", &before[..] => WaitState::Unhealthy("message of RolledBack".to_owned());
             // The unit tests of `install::assess` cover the other failures.
             "Blocked", "UpgradeFailed", &before[..] => WaitState::Failed("message of UpgradeFailed".to_owned());
-        ] {
-            let instance = instance(progressing, installed, revisions);
-            let state = evaluate(&instance, Some(2), 1);
-            assert_eq!(state, expected, "{progressing} {installed} {revisions:?}");
-        }
+        );
         // A pinned revision does not need the Bundle of the template.
         for progressing in ["UnpackPending", "UnpackFailed"] {
             for (ready, revisions, expected) in ::tests::rows![

@@ -134,8 +134,7 @@ mod tests {
             let facts = ::tests::with!(facts(max) => min_kube_version: min.map(str::to_owned));
             let release = openshift.and_then(Release::read);
             let cluster = ::tests::with!(cluster() => releases.openshift: release, newest: release, version: "1.36.3".parse().ok());
-            let unmet = demands(NAMES, &version(), &facts, &cluster);
-            assert_eq!(unmet, expected, "{max:?} {min:?} {openshift:?}");
+            ::tests::assert_rows!(demands(NAMES, &version(), &facts, &cluster) => expected, "{max:?} {min:?} {openshift:?}");
         }
     }
 
@@ -155,13 +154,10 @@ mod tests {
             let observed = ObservedCluster::of_history(history.into_iter(), Some(&new));
             let mut cluster = cluster();
             cluster.detect(&observed).unwrap();
-            let unmet = demands(NAMES, &version(), &facts(Some(max)), &cluster);
-            assert_eq!(
-                unmet.first(),
-                expected.as_ref(),
-                "{max} {running} {desired}"
-            );
-            assert_eq!(cluster.releases.openshift, Release::read(running));
+            ::tests::assert_rows! {
+                demands(NAMES, &version(), &facts(Some(max)), &cluster).first() => expected.as_ref(), "{max} {running} {desired}";
+                cluster.releases.openshift => Release::read(running);
+            }
         }
     }
 

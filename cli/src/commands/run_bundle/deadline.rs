@@ -94,8 +94,7 @@ mod tests {
         assert!(expired.remaining().is_zero());
         let run = expired.run_to_end("waiting", pending::<anyhow::Result<()>>());
         let error = timeout(LONG, run).await.unwrap().unwrap_err();
-        let expected = "timed out after 1ms while waiting; increase --timeout";
-        assert_eq!(error.to_string(), expected);
+        ::tests::assert_rows!(error.to_string() => "timed out after 1ms while waiting; increase --timeout");
         let never = Deadline::after(Duration::ZERO);
         for deadline in [
             expired,
@@ -105,8 +104,7 @@ mod tests {
             Deadline::after(LONG).sooner(short),
             never.sooner(Duration::ZERO),
         ] {
-            let late = timeout(LONG, deadline.within(pending::<()>())).await;
-            assert_eq!(late, Ok(None), "{deadline:?}");
+            ::tests::assert_rows!(timeout(LONG, deadline.within(pending::<()>())).await => Ok(None), "{deadline:?}");
         }
     }
 

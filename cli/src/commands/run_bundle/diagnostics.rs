@@ -324,10 +324,9 @@ mod tests {
             .unwrap()
         };
         let joined = |all: Vec<Event>| warning_events(all).join(",").replace("Pod a: Failed: ", "");
-        let many = (0..9).map(|at| event(at, &at.to_string()));
         ::tests::assert_rows! {
             joined(vec![event(2, "b\n"), event(1, "a"), event(3, "b")]) => "a,b";
-            joined(many.collect()) => "4,5,6,7,8";
+            joined((0..9).map(|at| event(at, &at.to_string())).collect()) => "4,5,6,7,8";
             joined(Vec::new()) => "";
         }
     }

@@ -245,11 +245,7 @@ mod tests {
             let args: RunBundleArgs = parse(&line).unwrap();
             let owner = OwnerReference::default();
             let request = pod_request(&args.registry, is_openshift, "tides", &owner, "tide");
-            assert_eq!(
-                (request.unpacks, request.user),
-                (unpacks, user),
-                "{flags:?}"
-            );
+            ::tests::assert_rows!((request.unpacks, request.user) => (unpacks, user), "{flags:?}");
         }
     }
 }

@@ -197,10 +197,9 @@ mod tests {
             ],
         });
         if let Some(applied) = applied {
-            let time = Some(applied).filter(|time| !time.is_empty());
             status["revisions"] = json!([{
                 "number": 2, "state": "RollingOut", "cause": "Upgrade", "bundle": "b", "digest": "", "checksum": "",
-                "parts": 1, "created": "2026-01-01T00:00:00Z", "applied": time,
+                "parts": 1, "created": "2026-01-01T00:00:00Z", "applied": Some(applied).filter(|time| !time.is_empty()),
             }]);
         }
         crate::testing::instance(&json!({"spec": spec, "status": status}))

@@ -302,9 +302,8 @@ mod tests {
     fn without_styles(text: String) -> String {
         let styles = [HEALTHY, CHANGE, WARNING, ERROR];
         styles.into_iter().fold(text, |text, style| {
-            let reset = style.render_reset().to_string();
             text.replace(&style.render().to_string(), "")
-                .replace(&reset, "")
+                .replace(&style.render_reset().to_string(), "")
         })
     }
 

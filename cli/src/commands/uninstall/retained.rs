@@ -264,12 +264,9 @@ mod tests {
                 (Cascade::Background, Retain, None),
                 (Cascade::Foreground, DeleteIfUnused, None),
             ] {
-                let found = crds.deleted_resources(cascade, policy);
-                assert_eq!(
-                    found.as_deref(),
-                    expected,
-                    "{crds:?} {cascade:?} {policy:?}"
-                );
+                ::tests::assert_rows! {
+                    crds.deleted_resources(cascade, policy).as_deref() => expected, "{crds:?} {cascade:?} {policy:?}";
+                }
             }
         }
     }
@@ -277,7 +274,8 @@ mod tests {
     // parity: platform-19, complaint-7
     #[test]
     fn policy_determines_the_reported_deletions() {
-        for (policy, resources, expected) in ::tests::rows![
+        ::tests::assert_each!(|policy, resources, expected| preview(Cascade::Background, policy, &usage(resources), &[])
+            => [format!("CustomResourceDefinition stations.example.com {expected}")];
             Retain, Some(2) => "will be kept (2 custom resources)";
             Retain, None => "will be kept (an unknown number of custom resources)";
             DeleteIfUnused, Some(0) => "will be deleted (unused)";
@@ -285,21 +283,15 @@ mod tests {
             DeleteIfUnused, None => "will be kept if it has custom resources";
             Delete, Some(0) => "will be deleted (unused)";
             Delete, Some(3) => "and 3 custom resources will be deleted";
-        ] {
-            let lines = preview(Cascade::Background, policy, &usage(resources), &[]);
-            let expected = format!("CustomResourceDefinition stations.example.com {expected}");
-            assert_eq!(lines, [expected]);
-        }
+        );
         let names = ["tides".to_owned()];
         let none = CrdUsages::default;
-        for (cascade, policy, crds, namespaces, expected) in ::tests::rows![
+        ::tests::assert_each!(|cascade, policy, crds, namespaces, expected|
+            preview(cascade, policy, &crds, namespaces) => [expected];
             Cascade::Foreground, Retain, none(), &names[..] => "Namespace tides will be kept (may contain other objects)";
             Cascade::Orphan, Delete, usage(Some(3)), &names => "all objects will be kept";
             Cascade::Background, Delete, incomplete(none()), &[]
                 => "there may be more CRDs: failed to read the rest of the inventory: forbidden";
-        ] {
-            let lines = preview(cascade, policy, &crds, namespaces);
-            assert_eq!(lines, [expected]);
-        }
+        );
     }
 }

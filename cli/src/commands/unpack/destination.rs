@@ -14,6 +14,8 @@ use crate::output::{
 };
 
 const EXECUTABLE: u32 = 0o755;
+/// Output formats of other commands. They are rejected as directory names, because the user probably meant `--format`.
+const FORMATS: [&str; 5] = ["json", "name", "text", "wide", "yaml"];
 
 /// Destination of content, determined by its name alone, so that repeated commands have the same effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,17 +45,32 @@ pub(crate) fn is_terminal() -> bool {
 }
 
 impl Destination {
-    pub(crate) fn from_path(path: &Path) -> Self {
-        let name = path.as_os_str().as_encoded_bytes();
-        let is = |ending: &str| name.ends_with(ending.as_bytes());
-        if name == b"-" {
-            Self::Stdout
-        } else if is(".tgz") || is(".tar.gz") {
-            Self::File(path.to_owned(), Archive::TarGz)
-        } else if is(".tar") {
-            Self::File(path.to_owned(), Archive::Tar)
+    /// Returns the destination that a path names.
+    ///
+    /// # Errors
+    /// Returns an error if the path is the name of a format, or has the extension of an archive that cannot be written.
+    pub(crate) fn from_path(path: &Path) -> Result<Self, String> {
+        let name = path.to_string_lossy();
+        let lowercase = name.to_ascii_lowercase();
+        let has = |endings: &[&str]| endings.iter().any(|ending| lowercase.ends_with(ending));
+        if name == "-" {
+            Ok(Self::Stdout)
+        } else if FORMATS.contains(&&*name) {
+            Err(format!(
+                "{name:?} is a format, but --output takes a directory or an archive; use --format for a format, or ./{name} for \
+                 a directory of this name"
+            ))
+        } else if has(&[".tgz", ".tar.gz"]) {
+            Ok(Self::File(path.to_owned(), Archive::TarGz))
+        } else if has(&[".tar"]) {
+            Ok(Self::File(path.to_owned(), Archive::Tar))
+        } else if has(&[".zip", ".tar.bz2", ".tar.xz", ".tar.zst"]) {
+            Err(format!(
+                "{name:?} has the extension of an archive that cannot be written; use .tgz, .tar.gz or .tar, or add a slash at \
+                 the end for a directory"
+            ))
         } else {
-            Self::Directory(path.to_owned())
+            Ok(Self::Directory(path.to_owned()))
         }
     }
 
@@ -126,14 +143,25 @@ mod tests {
 
     #[test]
     fn extension_determines_the_destination() {
-        ::tests::assert_rows! {
-            Destination::from_path(Path::new("-")) => Destination::Stdout;
-            Destination::from_path(Path::new("a.tgz")) => Destination::File("a.tgz".into(), Archive::TarGz);
-            Destination::from_path(Path::new("a.tar.gz")) => Destination::File("a.tar.gz".into(), Archive::TarGz);
-            Destination::from_path(Path::new("x/a.tar")) => Destination::File("x/a.tar".into(), Archive::Tar);
-            Destination::from_path(Path::new("a.tar/")) => Destination::Directory("a.tar/".into());
-            Destination::from_path(Path::new("a")) => Destination::Directory("a".into());
-            Destination::from_path(Path::new("v1.0")) => Destination::Directory("v1.0".into());
+        let file = |path: &str, archive| Ok(Destination::File(path.into(), archive));
+        let directory = |path: &str| Ok(Destination::Directory(path.into()));
+        for (path, expected) in ::tests::rows![
+            "-" => Ok(Destination::Stdout);
+            "a.tgz" => file("a.tgz", Archive::TarGz);
+            "a.tar.gz" => file("a.tar.gz", Archive::TarGz);
+            "A.Tar.GZ" => file("A.Tar.GZ", Archive::TarGz);
+            "x/a.tar" => file("x/a.tar", Archive::Tar);
+            "a.tar/" => directory("a.tar/");
+            "a" => directory("a");
+            "v1.0" => directory("v1.0");
+            "yaml" => Err("\"yaml\" is a format*use --format for a format, or ./yaml for a directory of this name");
+            "./yaml" => directory("./yaml");
+            "x/name" => directory("x/name");
+            "a.ZIP" => Err("\"a.ZIP\" has the extension of an archive that cannot be written; use .tgz*");
+            "a.tar.zst" => Err("*cannot be written*");
+            "a.zip/" => directory("a.zip/");
+        ] {
+            ::tests::table::assert_outcome(Destination::from_path(Path::new(path)), expected, path);
         }
     }
 }

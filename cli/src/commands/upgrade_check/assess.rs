@@ -184,7 +184,7 @@ fn repeated(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use convert::removed_apis::UsageScan;
-    use manifests::{object::Identity, openshift::Release, version::KubeVersion};
+    use manifests::{openshift::Release, version::KubeVersion};
 
     use super::*;
 
@@ -196,8 +196,7 @@ mod tests {
     }
 
     fn operator(maximum: Option<&str>) -> InstalledOperator {
-        let maximum = maximum.map(str::to_owned);
-        ::tests::with!(InstalledOperator, namespace: "ns".into(), name: "a".into(), maximum)
+        ::tests::with!(InstalledOperator, namespace: "ns".into(), name: "a".into(), maximum: maximum.map(str::to_owned))
     }
 
     #[test]
@@ -221,8 +220,7 @@ mod tests {
             let mut operator = operator(maximum);
             let to = to(release);
             operator.assess(&to, false);
-            let found = operator.findings.first().map(|finding| finding.effect);
-            assert_eq!(found, effect, "{maximum:?} {release:?}");
+            ::tests::assert_rows!(operator.findings.first().map(|finding| finding.effect) => effect, "{maximum:?} {release:?}");
             assert_eq!(operator.blocks(), effect == blocks);
             assert_eq!(operator.is_too_old(&to), effect == blocks);
         }
@@ -284,12 +282,7 @@ mod tests {
     #[test]
     fn worst_findings_come_first_and_texts_are_bounded() {
         let mut search = UsageScan::new(KubeVersion::new(1, 24), KubeVersion::new(1, 25));
-        let identity = || Identity {
-            group: "policy".into(),
-            kind: "PodDisruptionBudget".into(),
-            namespace: "ns".into(),
-            name: "a".into(),
-        };
+        let identity = || crate::testing::identity("policy", "PodDisruptionBudget", "a");
         search.listed("policy/v1beta1", identity, "PodDisruptionBudget");
         let (busy, mut removals) = ("busy ".repeat(1000), search.finish());
         removals.is_incomplete = true;

@@ -146,8 +146,7 @@ impl Stored<'_> {
     /// Runs the command to its end, checks that all objects are migrated, and returns the number of writes.
     async fn complete(&self, about: &str) -> usize {
         let relay = Relay::new(self.cluster, End::Never);
-        let output = relay.spawn(self.cluster).wait_with_output();
-        let run = Run::from(output.unwrap()).exits(0);
+        let run = Run::from(relay.spawn(self.cluster).wait_with_output().unwrap()).exits(0);
         let writes = relay.writes.load(Ordering::SeqCst);
         assert_eq!(run.out.is_empty(), writes == 0, "{about}: {run:?}");
         assert_eq!(self.migrated().await, rows().len(), "{about}");
@@ -165,10 +164,9 @@ pub(super) async fn each_run_is_completed_by_the_next_one(cluster: &Cluster) {
     let sources = rows().map(|(name, spec, _)| source(name, &spec));
     apply(cluster, [lax].into_iter().chain(sources)).await;
     let resource = ApiResource::erase::<CatalogSource>(&());
-    let client = cluster.client().unwrap();
     let stored = Stored {
         cluster,
-        sources: Api::namespaced_with(client, "default", &resource),
+        sources: Api::namespaced_with(cluster.client().unwrap(), "default", &resource),
     };
 
     // Without interruption, each object and the CRD are written once.
@@ -191,8 +189,7 @@ pub(super) async fn each_run_is_completed_by_the_next_one(cluster: &Cluster) {
         if is_forgotten {
             assert_eq!(stored.migrated().await, rows().len(), "{end:?}");
         }
-        let writes = stored.complete(&format!("{end:?}")).await;
-        assert_eq!(writes == 0, end == End::After(all), "{end:?}");
+        tests::assert_rows!(stored.complete(&format!("{end:?}")).await == 0 => end == End::After(all), "{end:?}");
     }
     let all = stored.sources.list(&ListParams::default()).await.unwrap();
     assert_eq!(all.items.len(), rows().len());

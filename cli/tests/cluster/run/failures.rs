@@ -5,8 +5,7 @@ use std::time::Duration;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::support::Operator;
-use super::{get, history, installed, text};
+use super::{get, history, installed, support::Operator, text};
 use crate::environment::{
     Rukpak as _, interrupt_after_output, interrupt_when_listening, unique, world,
 };
@@ -51,8 +50,7 @@ async fn failed_upgrades_leave_the_operator_and_can_be_rolled_back() {
     // A second command rolls back as well.
     tests::assert_runs! { world;
         "run bundle-upgrade {third} --use-http" => 1, "", "{taken}";
-        "run bundle-upgrade {third} --use-http --rollback-on-failure"
-            => 1, "", "already has this bundle", "\nrolled back to ";
+        "run bundle-upgrade {third} --use-http --rollback-on-failure" => 1, "", "already has this bundle", "\nrolled back to ";
     }
     is_as_before().await;
 

@@ -43,18 +43,18 @@ const CRD: &str = "tides.tide.example.com";
 async fn installed(scene: &Scene) {
     scene.subscribe(SPACE, "tide", "tide-catalog").await;
     let label = format!("operators.coreos.com/tide.{SPACE}");
-    let metadata = json!({"name": "tide.v1", "namespace": SPACE, "labels": {label: ""}});
-    let spec = json!({
+    let csv = json!({
         "displayName": "Tide", "install": {"strategy": "deployment", "spec": {"deployments": []}},
         "customresourcedefinitions": {"owned": [{"kind": "Tide", "name": CRD, "version": "v1"}]},
     });
-    let kind = "ClusterServiceVersion";
-    scene.object(kind, &metadata, &spec).await;
-    let metadata = json!({"name": "tide-catalog", "namespace": SPACE});
-    let spec = json!({"sourceType": "grpc", "publisher": "operator-sdk"});
-    scene.object("CatalogSource", &metadata, &spec).await;
-    let metadata = json!({"name": "operator-sdk-og", "namespace": SPACE});
-    scene.object("OperatorGroup", &metadata, &json!({})).await;
+    for (kind, name, labels, spec) in tests::rows![
+        "ClusterServiceVersion", "tide.v1", json!({label: ""}) => csv;
+        "CatalogSource", "tide-catalog", json!({}) => json!({"sourceType": "grpc", "publisher": "operator-sdk"});
+        "OperatorGroup", "operator-sdk-og", json!({}) => json!({});
+    ] {
+        let metadata = json!({"name": name, "namespace": SPACE, "labels": labels});
+        scene.object(kind, &metadata, &spec).await;
+    }
 }
 
 /// Returns the objects that the command reports as deleted, in order.
@@ -95,17 +95,15 @@ async fn cleanup_deletes_the_created_objects(scene: &Scene) {
         "customresourcedefinition {CRD:?} and all of its custom resources are kept"
     ));
     assert_eq!(run.out, "Operator \"tide\" uninstalled\n");
-    let group = "operatorgroup \"operator-sdk-og\"";
-    assert_eq!(deleted(&run), [subscription, version, group, catalog]);
+    tests::assert_rows!(deleted(&run) => [subscription, version, "operatorgroup \"operator-sdk-og\"", catalog]);
     scene.assert_empty().await;
 }
 
 /// CRDs of a BundleInstance are kept, also if their deletion is requested.
 async fn cleanup_keeps_crds_of_instances(scene: &Scene) {
     let mut owned = crd("tide");
-    owned["metadata"]["labels"] = json!({
-        "core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "prod",
-    });
+    owned["metadata"]["labels"] =
+        json!({"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "prod"});
     scene.apply(&owned).await;
     installed(scene).await;
     tests::assert_runs! { scene;
@@ -114,8 +112,7 @@ async fn cleanup_keeps_crds_of_instances(scene: &Scene) {
     }
     scene.assert_empty().await;
     let crds = Api::<CustomResourceDefinition>::all(scene.cluster.client().unwrap());
-    let found = crds.get(CRD).await.unwrap();
-    assert_eq!(found.metadata.deletion_timestamp, None);
+    tests::assert_rows!(crds.get(CRD).await.unwrap().metadata.deletion_timestamp => None);
 }
 
 /// The remedies apply to the namespace of the run.
@@ -197,22 +194,17 @@ async fn engine_of_the_package_is_detected(scene: &Scene) {
         "cleanup coral" => 0, _, "BundleInstance others is installed in prod, not in tides; using OLM",
             "package \"coral\" not found in namespace tides";
     }
-    let client = scene.cluster.client().unwrap();
-    let deployments = Api::<Deployment>::namespaced(client, "olm");
+    let deployments = Api::<Deployment>::namespaced(scene.cluster.client().unwrap(), "olm");
     let (name, params) = ("catalog-operator", PatchParams::default());
     let stopped = Patch::Merge(json!({"spec": {"replicas": 0}}));
     deployments.patch(name, &params, &stopped).await.unwrap();
-    tests::assert_runs! { scene;
-        "cleanup coral" => 0, _, "OLM is not running", "{not_found}";
-    }
+    tests::assert_runs! { scene; "cleanup coral" => 0, _, "OLM is not running", "{not_found}"; }
 }
 
 /// Checks the registry pod in a cluster without nodes.
 async fn pod_is_hardened_on_request_and_reported_if_not_ready(scene: &Scene) {
     let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
-    let metadata = json!({"name": SPACE, "labels": labels});
-    let restricted = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
-    scene.apply(&restricted).await;
+    scene.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE, "labels": labels}})).await;
     let operator = Operator::new(&unique("free"));
     let (name, image) = (&operator.name, operator.publish("0.0.1"));
     let bundle = format!("run bundle {image} --use-http --engine=olm");
@@ -233,8 +225,6 @@ async fn pod_is_hardened_on_request_and_reported_if_not_ready(scene: &Scene) {
     let sources = scene.api_of_kind("CatalogSource");
     let source = sources.get(&catalog).await.unwrap();
     assert_eq!(source.data["spec"].get("address"), None, "{source:?}");
-    tests::assert_runs! { scene;
-        "cleanup {name} --engine=olm" => 0, "Operator \"{name}\" uninstalled\n";
-    }
+    tests::assert_runs! { scene; "cleanup {name} --engine=olm" => 0, "Operator \"{name}\" uninstalled\n"; }
     scene.assert_empty().await;
 }

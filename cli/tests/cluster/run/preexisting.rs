@@ -4,8 +4,7 @@ use kube::{ResourceExt as _, api::DeleteParams};
 use manifests::api::{crds, platform_operator::PlatformOperator};
 use serde_json::{Value, json};
 
-use super::support::Operator;
-use super::{INJECTED, get, history, installed};
+use super::{INJECTED, get, history, installed, support::Operator};
 use crate::environment::{Rukpak as _, World, apply, objects, unique, world};
 
 // parity: run-4, run-7, run-16, sdk-32, sdk-33
@@ -20,6 +19,7 @@ async fn story_2_operators_installed_otherwise_are_upgraded() {
     let own = unique("by-hand");
     tests::assert_runs! { world;
         "install {own} {first} --tls-verify=false" => 0, _;
+        "cleanup {name}" => 1, "", "BundleInstance {own} of package \"{name}\" was not installed by", "uninstall {own}\" instead";
         "run bundle-upgrade {second} --use-http"
             => 0, _, "{own} was not installed by \"run bundle\"; upgrading from \"{name}.v0.0.1\"";
     }
@@ -31,8 +31,7 @@ async fn story_2_operators_installed_otherwise_are_upgraded() {
     assert_eq!(history(&instance)[..2], line);
 
     // Only newer versions follow. A rebuild has another digest.
-    let metadata = json!({"name": format!("{name}-more")});
-    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("{name}-more")}});
     let rebuilt = operator.publish_with("0.0.3", &[map]);
     tests::assert_runs! { world;
         "run bundle-upgrade {rebuilt} --use-http" => 1, "", "version 0.0.3 is not newer than the installed version 0.0.3";
@@ -52,8 +51,7 @@ async fn inconsistent_history_is_rejected(world: &World, operator: &Operator, ow
         world.patch(own, patch).await;
     };
     let correct = get(own).await.annotations()[INJECTED].clone();
-    let missing = correct.replace(operator.name.as_str(), "missing");
-    annotate(Some(&missing)).await;
+    annotate(Some(&correct.replace(operator.name.as_str(), "missing"))).await;
     let before = get(own).await;
     tests::assert_runs! { world;
         "{upgrade}" => 1, "", "of the history of BundleInstance {own}; remove annotation {INJECTED} to use the installed \
@@ -70,11 +68,8 @@ async fn platform_operators_decide_about_versions(world: &World, operator: &Oper
     let name = &operator.name;
     let [operators, _] = crds::optional_crds();
     apply(world.cluster, objects([operators])).await;
-    let (api_version, kind) = ("platform.openshift.io/v1alpha1", "PlatformOperator");
-    let spec = json!({"package": {"name": name}});
-    let metadata = json!({"name": name});
-    let object =
-        json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec});
+    let (version, kind) = ("platform.openshift.io/v1alpha1", "PlatformOperator");
+    let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": {"package": {"name": name}}});
     world.apply(object).await;
     let api = kube::Api::<PlatformOperator>::all(world.cluster.client().unwrap());
     let uid = api.get(name).await.unwrap().metadata.uid;
@@ -82,7 +77,7 @@ async fn platform_operators_decide_about_versions(world: &World, operator: &Oper
         let patch = json!({"metadata": {"ownerReferences": owners}});
         world.patch(own, patch).await;
     };
-    owned_by(json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}])).await;
+    owned_by(json!([{"apiVersion": version, "kind": kind, "name": name, "uid": uid}])).await;
     let next = operator.publish("0.0.5");
     let refusal = "which would recreate it; nothing was deleted";
     tests::assert_runs! { world;

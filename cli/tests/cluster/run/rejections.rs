@@ -2,8 +2,7 @@
 
 use serde_json::json;
 
-use super::support::Operator;
-use super::{get, text};
+use super::{get, support::Operator, text};
 use crate::environment::{Rukpak as _, World, unique, world};
 
 // parity: run-5, run-9, sdk-1, sdk-23, sdk-27
@@ -27,13 +26,11 @@ async fn invalid_runs_are_rejected_before_any_write() {
         "run bundle {odd} --use-http" => 1, "", "{failed}", "four";
         "run bundle {own} --use-http"
             => 1, "", "{failed}", "the bundle does not support the AllNamespaces install mode (supported: OwnNamespace)";
-        "run bundle {good} --use-http --mode replaces"
-            => 1, "", "{failed}", "specifying the bundle add mode is not supported";
-        "run bundle {good} --use-http --index-image {good}"
-            => 1, "", "{failed}", "the image is a bundle, not a catalog";
-        "run bundle-upgrade {good} --use-http"
-            => 1, "", "error: Failed to run bundle upgrade: ", "no BundleInstance for package";
+        "run bundle {good} --use-http --mode replaces" => 1, "", "{failed}", "specifying the bundle add mode is not supported";
+        "run bundle {good} --use-http --index-image {good}" => 1, "", "{failed}", "the image is a bundle, not a catalog";
+        "run bundle-upgrade {good} --use-http" => 1, "", "error: Failed to run bundle upgrade: ", "no BundleInstance for package";
         "run bundle ./directory" => 2, _, "is not an image";
+        "run bundle {missing} --use-http --index-image ./directory" => 2, _, "is not an image";
     }
     assert_eq!(world.instances().get_opt(name).await.unwrap(), None);
 
@@ -44,8 +41,7 @@ async fn invalid_runs_are_rejected_before_any_write() {
          --security-context-config=restricted --ca-secret-name= --timeout=3m0s -n {namespace}"
             => 0, _, "warning: --image-pull-policy, --security-context-config, --service-account ignored";
         "run bundle {own} --use-http" => 1, _, "the bundle does not support the AllNamespaces";
-        "run bundle {next} --use-http"
-            => 1, _, "BundleInstance {name} of package \"{name}\" already exists; upgrade it with";
+        "run bundle {next} --use-http" => 1, _, "BundleInstance {name} of package \"{name}\" already exists; upgrade it with";
     }
     operators_of_other_namespaces_are_not_changed(world, &operator, &good, &next).await;
 }

@@ -3,8 +3,7 @@
 use manifests::api::bundle::ImageSource;
 use serde_json::json;
 
-use super::get;
-use super::support::Operator;
+use super::{get, support::Operator};
 use crate::environment::{Rukpak as _, interrupt_after_output, unique, world};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -13,22 +12,18 @@ async fn ca_of_the_image_follows_the_flags_of_the_last_command() {
     let operator = Operator::new(&unique("secrets"));
     let name = &operator.name;
     let run = format!("run bundle {} --use-http", operator.publish("0.0.1"));
-    let image = async || -> ImageSource {
-        let source = get(name).await.spec.template.spec.source;
-        source.image.unwrap()
-    };
+    let image =
+        async || -> ImageSource { get(name).await.spec.template.spec.source.image.unwrap() };
     // The provisioner trusts the CA of a Secret.
     let secret = format!("{name}-ca");
     let with_ca = format!("{run} --ca-secret-name {secret}");
     tests::assert_runs! { world;
-        "{with_ca}"
-            => 1, "", "Secret rukpak-system/{secret} of --ca-secret-name not found; create it with";
+        "{with_ca}" => 1, "", "Secret rukpak-system/{secret} of --ca-secret-name not found; create it with";
     }
     let [pem, other] = ["a CA", "another CA"].map(|name| tests::TestCa::new(name).pem());
     let apply = async |pem: &str| {
         let metadata = json!({"name": secret, "namespace": "rukpak-system"});
-        let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"cert.pem": pem}});
-        world.apply(object).await;
+        world.apply(json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"cert.pem": pem}})).await;
     };
     assert_eq!(world.instances().get_opt(name).await.unwrap(), None);
     apply(&pem).await;

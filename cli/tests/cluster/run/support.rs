@@ -47,13 +47,11 @@ impl Operator {
         self.publish_all(version, &json!({}), more, &json!([]))
     }
 
-    /// Publishes a version with this max OpenShift version.
     pub(super) fn publish_claiming(&self, version: &str, max: &str) -> String {
         let property = json!({"type": "olm.maxOpenShiftVersion", "value": max});
         self.publish_all(version, &json!({}), &[], &json!([property]))
     }
 
-    /// Publishes a version with these fields in the spec of the ClusterServiceVersion.
     pub(super) fn publish_spec(&self, version: &str, spec: &Value) -> String {
         self.publish_all(version, spec, &[], &json!([]))
     }
@@ -84,9 +82,7 @@ impl Operator {
         });
         let fields = csv["spec"].as_object_mut().unwrap();
         fields.extend(spec.as_object().unwrap().clone());
-        let map = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": version},
-        });
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": version}});
         let annotations = tests::registry_annotations(name, "stable");
         let dir = tempfile::tempdir().unwrap();
         let write = |path: &str, value: &Value| {

@@ -25,8 +25,7 @@ pub(crate) fn module(pinned: &str, name: &str) -> PathBuf {
         .join(pinned);
     let go = |args: &[&str]| {
         let mut go = Command::new("go");
-        let go = go.args(args).arg(name).current_dir(&dir);
-        let output = go.output().unwrap();
+        let output = go.args(args).arg(name).current_dir(&dir).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{errors}");
         String::from_utf8(output.stdout).unwrap()
@@ -43,7 +42,6 @@ pub(crate) async fn define(cluster: &Cluster, dir: &Path, files: &[&str]) {
     }
 }
 
-/// Applies the CRDs of OLM for these plural names.
 pub(crate) async fn define_olm(cluster: &Cluster, kinds: &str) {
     let dir = module("opm", "github.com/operator-framework/api");
     for kind in kinds.split(' ') {

@@ -4,7 +4,10 @@ use std::{future::Future, time::Duration};
 
 use anyhow::{anyhow, bail};
 use kube::ResourceExt as _;
-use manifests::api::bundle_instance::CrdDeletionPolicy;
+use manifests::api::{
+    bundle_instance::{BundleInstance, CrdDeletionPolicy},
+    labels,
+};
 
 use super::{
     instance::install_namespace,
@@ -17,7 +20,7 @@ use crate::{
     commands::{
         run_bundle::{RunContext, command, deadline::Deadline},
         uninstall::{
-            self, platform_operator,
+            self, DeletionState, platform_operator,
             retained::{self, CrdUsages},
         },
     },
@@ -67,6 +70,7 @@ pub(in crate::commands::run_bundle) async fn cleanup(
              run \"kubectl delete platformoperator {operator}\" instead"
         );
     }
+    check_origin(&instance, package)?;
     let policy = if args.deletes_crds() {
         CrdDeletionPolicy::Delete
     } else {
@@ -79,17 +83,21 @@ pub(in crate::commands::run_bundle) async fn cleanup(
     for line in &preview {
         message::note(line);
     }
+    let delete = async |dry_run, instance: &BundleInstance| {
+        let deleted = uninstall::delete(cluster, Cascade::Background, dry_run, instance);
+        deadline
+            .run_to_end("deleting the BundleInstance", deleted)
+            .await
+    };
+    // The dry run comes first, so that a rejected deletion does not change the policy.
+    delete(DryRun::Server, &instance).await?;
     let set = uninstall::set_policy(cluster, Some(policy), DryRun::None, instance);
     let set = deadline.run_to_end("setting spec.crdDeletionPolicy", Box::pin(set));
     let instance = set.await?;
-    task.set_interrupt_message(format!(
-        "deletion continues in the cluster; run {} to follow it",
-        command(&format!("status {name}"))
-    ));
-    let deleted = uninstall::delete(cluster, Cascade::Background, DryRun::None, &instance);
-    deadline
-        .run_to_end("deleting the BundleInstance", deleted)
-        .await?;
+    let interrupt_note = |state| uninstall::interrupt_note(state, &name);
+    task.set_interrupt_message(interrupt_note(DeletionState::Requested));
+    delete(DryRun::None, &instance).await?;
+    task.set_interrupt_message(interrupt_note(DeletionState::Started));
     let mut last = String::new();
     let deleted = uninstall::wait_deleted(cluster, &instance, &mut last);
     let Some(deleted) = deadline.within(deleted).await else {
@@ -107,6 +115,19 @@ pub(in crate::commands::run_bundle) async fn cleanup(
     message::note(&format!("bundleinstance {name:?} deleted"));
     output::print(&format!("Operator {package:?} uninstalled\n"))?;
     Ok(ExitStatus::Done)
+}
+
+/// Rejects an instance that neither `run bundle` nor `run bundle-upgrade` has annotated.
+fn check_origin(instance: &BundleInstance, package: &str) -> anyhow::Result<()> {
+    let name = instance.name_any();
+    if !instance.annotations().contains_key(labels::PACKAGE) {
+        bail!(
+            "BundleInstance {name} of package {package:?} was not installed by \"run bundle\"; nothing was deleted; run {} \
+             instead",
+            command(&format!("uninstall {name}"))
+        );
+    }
+    Ok(())
 }
 
 /// Waits for the CRDs of an instance. If the API server does not respond in time, returns the reason instead of CRDs.
@@ -133,23 +154,37 @@ fn warn_ignored_flags(args: &CleanupArgs) {
 mod tests {
     use std::future::{pending, ready};
 
+    use serde_json::json;
+
     use super::*;
+
+    // parity: sdk-33
+    #[test]
+    fn only_annotated_instances_are_deleted() {
+        let status = json!({"package": "tide"});
+        for (annotations, expected) in ::tests::rows![
+            json!({"core.rukpak.io/package": "tide"}) => Ok(());
+            json!({"other": "tide"}) => Err("BundleInstance tide of package \"tide\" was not *uninstall tide\" instead");
+            json!(null) => Err("*nothing was deleted*");
+        ] {
+            let instance = json!({"metadata": {"annotations": annotations}, "status": status});
+            let instance = crate::testing::instance(&instance);
+            ::tests::table::assert_outcome(check_origin(&instance, "tide"), expected, annotations);
+        }
+    }
 
     #[tokio::test]
     async fn crds_are_unknown_without_a_response_in_time() {
-        let deadline = Deadline::after(Duration::from_millis(10));
-        let unknown = crds_with_timeout(deadline, pending()).await;
         let lines = retained::preview(
             Cascade::Background,
             CrdDeletionPolicy::Delete,
-            &unknown,
+            &crds_with_timeout(Deadline::after(Duration::from_millis(10)), pending()).await,
             &[],
         );
         let expected = "there may be more CRDs: failed to read the rest of the inventory: the API server did not respond in \
                         time";
         assert_eq!(lines, [expected]);
         let unlimited = Deadline::after(Duration::ZERO);
-        let usages = crds_with_timeout(unlimited, ready(CrdUsages::default())).await;
-        assert_eq!(usages.inventory_error, None);
+        ::tests::assert_rows!(crds_with_timeout(unlimited, ready(CrdUsages::default())).await.inventory_error => None);
     }
 }

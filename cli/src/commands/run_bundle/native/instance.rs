@@ -16,7 +16,7 @@ use manifests::api::{
 use serde_json::{Map, Value, json};
 
 use super::pull_access::PullAccess;
-use crate::commands::run_bundle::images::PulledBundle;
+use crate::commands::run_bundle::{command, images::PulledBundle};
 
 /// Annotations that these commands set on an instance.
 const ANNOTATIONS: [&str; 6] = [
@@ -57,15 +57,16 @@ pub(super) fn requested_image(instance: &BundleInstance) -> Result<&ImageSource,
     let class = class.unwrap_or(&spec.provisioner_class_name);
     if Class::parse(class) != Some(Class::Registry) {
         return Err(format!(
-            "BundleInstance {name} has content of class {class}, which has no package versions; upgrade it with \"rukpak \
-             install\""
+            "BundleInstance {name} has content of class {class}, which has no package versions; upgrade it with {}",
+            command("install")
         ));
     }
     let source = &spec.template.spec.source;
     source.image.as_ref().ok_or_else(|| {
         format!(
-            "BundleInstance {name} is installed from source {}, not from an image; upgrade it with \"rukpak install\"",
-            source.type_
+            "BundleInstance {name} is installed from source {}, not from an image; upgrade it with {}",
+            source.type_,
+            command("install")
         )
     })
 }

@@ -347,8 +347,7 @@ mod tests {
             INDEX_IMAGE => ", or remove the annotation if there was none";
         ] {
             let annotations = BTreeMap::from([(key.to_owned(), "[{".to_owned())]);
-            let read = History::read(&annotations).unwrap_err();
-            let error = fix_annotation_hint(&read).to_string();
+            let error = fix_annotation_hint(&History::read(&annotations).unwrap_err()).to_string();
             assert!(error.ends_with(expected), "{error}");
         }
     }

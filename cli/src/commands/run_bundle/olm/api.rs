@@ -271,8 +271,7 @@ mod tests {
 
     #[tokio::test]
     async fn deadline_ends_the_wait_for_an_unresponsive_server() {
-        let deadline = Deadline::after(Duration::from_millis(10));
-        let result = wait_for([], deadline, async || {
+        let result = wait_for([], Deadline::after(Duration::from_millis(10)), async || {
             pending::<anyhow::Result<Option<()>>>().await
         });
         assert!(result.await.unwrap().is_none());

@@ -141,8 +141,7 @@ mod tests {
     fn manual_approvals_of_others_are_left_to_them() {
         let own = subscription("tide-sub", "tide", "Manual", "tide.v2");
         let plan = |csvs: &[&str], steps: Value, lookups: Value| -> InstallPlan {
-            let spec = json!({"clusterServiceVersionNames": csvs});
-            object!({"spec": spec, "status": {"plan": steps, "bundleLookups": lookups}})
+            object!({"spec": {"clusterServiceVersionNames": csvs}, "status": {"plan": steps, "bundleLookups": lookups}})
         };
         let with = |steps, lookups| plan(&["tide.v2", "coral.v1"], steps, lookups);
         let named = with(json!([]), json!([]));
@@ -151,7 +150,8 @@ mod tests {
         let lookup = json!({"identifier": "coral.v1", "properties": properties("coral")});
         let manual = |current: &str| subscription("coral", "coral", "Manual", current);
         let (pending, none) = (&pending(), &BTreeSet::new());
-        for (plan, others, expected) in ::tests::rows![
+        ::tests::assert_each!(|plan, others, expected|
+            pending_approvals(&plan, &[others, vec![own.clone()]].concat(), "tide-sub") => *expected;
             // A dependency without a Subscription.
             named.clone(), vec![] => none;
             with(json!([step("coral.v1", &whole)]), json!([])), vec![] => none;
@@ -171,11 +171,7 @@ mod tests {
                 vec![subscription("tide", "tide", "Manual", "tide.v2")] => none;
             // A malformed manifest is ignored.
             with(json!([step("coral.v1", &json!("{"))]), json!([])), vec![manual("")] => none;
-        ] {
-            let all = [others, vec![own.clone()]].concat();
-            let found = pending_approvals(&plan, &all, "tide-sub");
-            assert_eq!(&found, expected, "{plan:?} {all:?}");
-        }
+        );
     }
 
     // parity: sdk-8

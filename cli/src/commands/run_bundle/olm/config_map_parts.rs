@@ -150,14 +150,11 @@ mod tests {
     // parity: sdk-18
     #[test]
     fn oversized_and_unreadable_documents_are_rejected() {
-        let large = [Ok(noise(2_000_000, 1))];
-        let broken = [Err(io::Error::other("no"))];
         for (documents, expected) in ::tests::rows![
-            large => "a document of the catalog has 1*";
-            broken => "failed to compress the catalog: no";
+            [Ok(noise(2_000_000, 1))] => "a document of the catalog has 1*";
+            [Err(io::Error::other("no"))] => "failed to compress the catalog: no";
         ] {
-            let parts = Parts::split(documents.into_iter());
-            ::tests::table::assert_outcome(parts, Err(expected), ());
+            ::tests::table::assert_outcome(Parts::split(documents.into_iter()), Err(expected), ());
         }
     }
 
@@ -168,8 +165,6 @@ mod tests {
         assert_eq!(first, split(&["a: 1\n".to_owned()]).unwrap());
         assert_ne!(first.hash, second.hash);
         let hash = &first.hash;
-        let names = first.names("tide-catalog");
-        let expected = [format!("tide-catalog-configmap-partition-{hash}-1")];
-        assert_eq!(names, expected);
+        ::tests::assert_rows!(first.names("tide-catalog") => [format!("tide-catalog-configmap-partition-{hash}-1")]);
     }
 }

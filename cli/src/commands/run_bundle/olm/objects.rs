@@ -261,8 +261,7 @@ mod tests {
             object!({"metadata": {"name": "index", "namespace": namespace}, "spec": spec})
         };
         let subscription = |namespace: &str, name: &str, source: &str| -> Subscription {
-            let spec = json!({"source": source, "sourceNamespace": "tides"});
-            object!({"metadata": {"namespace": namespace, "name": name}, "spec": spec})
+            object!({"metadata": {"namespace": namespace, "name": name}, "spec": {"source": source, "sourceNamespace": "tides"}})
         };
         let own = subscription("tides", "tide", "index");
         let image = json!({"image": "a.io/index:1"});
@@ -318,8 +317,7 @@ mod tests {
             source("7", &index, &none), source("8", &empty, &none) => true;
             source("7", &empty, &one), source("8", &index, &one) => true;
         ] {
-            let is_changed = is_history_changed(&read, &now);
-            assert_eq!(is_changed, expected, "{read:?} {now:?}");
+            ::tests::assert_rows!(is_history_changed(&read, &now) => expected, "{read:?} {now:?}");
             let replaced = ::tests::with!(now => metadata.uid: Some("2".to_owned()));
             assert!(is_history_changed(&read, &replaced));
         }

@@ -134,8 +134,6 @@ fn describe_targets(group: &OperatorGroup) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn set(names: &[&str]) -> BTreeSet<String> {
@@ -154,9 +152,8 @@ mod tests {
         let every = [all, own, single, multi];
         let create = |names: &[&str]| Ok(GroupDecision::Create(set(names)));
         let used = |name: &str| Ok(GroupDecision::Use(name.to_owned()));
-        let selector = json!({"matchLabels": {"a": "b"}});
         let selecting: OperatorGroup =
-            object!({"metadata": {"name": "g"}, "spec": {"selector": selector}});
+            object!({"metadata": {"name": "g"}, "spec": {"selector": {"matchLabels": {"a": "b"}}}});
         for (supported, mode, existing, expected) in ::tests::rows![
             // The namespace has no OperatorGroup.
             &every[..], None, vec![] => create(&[]);

@@ -409,9 +409,8 @@ mod tests {
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "tide-catalog", "uid": "1",
         });
         let object = |name: &str, label: Option<&str>, uid: &str, controller| -> ObjectMeta {
-            let labels = label.map(|value| json!({OWNER: value}));
             object!({
-                "name": name, "labels": labels,
+                "name": name, "labels": label.map(|value| json!({OWNER: value})),
                 "ownerReferences": [{"uid": uid, "apiVersion": "", "kind": "", "name": "", "controller": controller}],
             })
         };

@@ -354,8 +354,7 @@ mod tests {
     fn parts_are_immutable_and_owned_by_the_catalog() {
         let maps = request().config_maps(&parts());
         let data: Vec<Value> = maps.iter().map(|map| json!(map.binary_data)).collect();
-        let expected = ["b25l", "dHdv"].map(|data| json!({"extraFBC": data}));
-        assert_eq!(data, expected);
+        assert_eq!(data, ["b25l", "dHdv"].map(|data| json!({"extraFBC": data})));
         for map in maps {
             assert_eq!(map.immutable, Some(true));
             assert_eq!(map.metadata.owner_references, Some(vec![CATALOG.clone()]));

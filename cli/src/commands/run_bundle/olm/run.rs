@@ -326,18 +326,13 @@ mod tests {
             subscription("tide.v1", "tide.v1"), bare.clone() => None;
             subscription("tide.v2", ""), None => Some("Subscription tide-v2-sub");
             // The operator was upgraded or is being upgraded.
-            subscription("tide.v1", "tide.v2"), source(&both)
-                => Some("Subscription tide-v1-sub (installed: tide.v2)");
+            subscription("tide.v1", "tide.v2"), source(&both) => Some("Subscription tide-v1-sub (installed: tide.v2)");
             subscription("tide.v1", "tide.v2"), None => Some("Subscription tide-v1-sub (installed: tide.v2)");
             subscription("tide.v1", "tide.v1"), source(&both) => Some("CatalogSource tide-catalog with other bundles");
             None, source(&index) => Some("CatalogSource tide-catalog with other bundles");
         ] {
             let found = conflicting_object(request, subscription.as_ref(), source.as_ref());
-            assert_eq!(
-                found.unwrap().as_deref(),
-                expected,
-                "{subscription:?} {source:?}"
-            );
+            ::tests::assert_rows!(found.unwrap().as_deref() => expected, "{subscription:?} {source:?}");
         }
         let annotations = serde_json::json!({compose::history::INJECTED_BUNDLES: "[{"});
         let damaged = object!({"metadata": {"annotations": annotations}, "spec": {}});

@@ -154,8 +154,7 @@ mod tests {
             job("e", "Failed", "True"),
             Job::default(),
         ];
-        let expected = ["a", "e"].map(str::to_owned);
-        assert_eq!(images(&jobs), BTreeSet::from(expected));
+        assert_eq!(images(&jobs), BTreeSet::from(["a", "e"].map(str::to_owned)));
     }
 
     #[test]

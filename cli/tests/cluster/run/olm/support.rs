@@ -87,9 +87,7 @@ impl Scene {
 
     pub(super) async fn subscribe(&self, namespace: &str, package: &str, source: &str) {
         let metadata = json!({"name": package, "namespace": namespace});
-        let spec = json!({
-            "name": package, "source": source, "sourceNamespace": namespace, "installPlanApproval": "Manual",
-        });
+        let spec = json!({"name": package, "source": source, "sourceNamespace": namespace, "installPlanApproval": "Manual"});
         self.object("Subscription", &metadata, &spec).await;
     }
 }

@@ -73,8 +73,7 @@ fn namespace_in_status_precedes_namespace_in_spec() {
 fn change_can_be_reverted() {
     let annotations = json!({labels::CSV_NAME: "tide.v1", "other": "x"});
     let before = instance(&json!({"metadata": {"annotations": annotations}}));
-    let requested = super::requested_image(&before).unwrap();
-    let (image, annotations) = previous_image(&before, requested);
+    let (image, annotations) = previous_image(&before, super::requested_image(&before).unwrap());
     let annotated = json!({
         INDEX_IMAGE: null, INJECTED_BUNDLES: null, labels::PACKAGE: null, labels::CSV_NAME: "tide.v1", labels::VERSION: null,
         labels::PREVIOUS_IMAGE: null,

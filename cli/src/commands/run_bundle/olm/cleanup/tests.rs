@@ -1,7 +1,5 @@
 use std::collections::BTreeMap;
 
-use serde_json::json;
-
 use super::*;
 
 fn subscription(package: &str, source: &str, installed: &str, current: &str) -> Subscription {
@@ -13,8 +11,7 @@ fn subscription(package: &str, source: &str, installed: &str, current: &str) -> 
 }
 
 fn source(publisher: &str) -> Option<CatalogSource> {
-    let metadata = json!({"name": "tide-catalog", "namespace": "tides"});
-    object!({"metadata": metadata, "spec": {"publisher": publisher}})
+    object!({"metadata": {"name": "tide-catalog", "namespace": "tides"}, "spec": {"publisher": publisher}})
 }
 
 fn names(names: &[&str]) -> BTreeSet<String> {
@@ -40,10 +37,7 @@ fn shared_and_foreign_catalog_sources_are_kept() {
         source: Some(("tide-catalog".to_owned(), "tides".to_owned())),
         kept_source_reason: None,
     };
-    let only_csv = CleanupPlan {
-        csvs: names(&["tide.v1"]),
-        ..CleanupPlan::default()
-    };
+    let only_csv = ::tests::with!(CleanupPlan, csvs: names(&["tide.v1"]));
     let keeps_source = |reason: &str| {
         let reason = format!("catalogsource \"tide-catalog\" in namespace tides is kept: {reason}");
         ::tests::with!(complete.clone() => source: None, kept_source_reason: Some(reason))
@@ -89,8 +83,7 @@ fn crds_that_another_operator_owns_are_kept() {
         let owners = owners.as_deref().map_err(|error| *error);
         let found = crds(names(&["a", "b"]), owners, own, is_requested);
         let keep = keep.map(|reason| format!("{prefix}{reason}"));
-        let expected = (names(delete), keep.into_iter().collect());
-        assert_eq!((found.delete, found.keep), expected);
+        ::tests::assert_rows!((found.delete, found.keep) => (names(delete), keep.into_iter().collect()));
     }
     let found = crds(names(&["a"]), Err(&no), own, false);
     ::tests::assert_rows!((found.delete, found.keep) => (names(&[]), vec![format!("{prefix}{unknown}")]));

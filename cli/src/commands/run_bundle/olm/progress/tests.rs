@@ -12,8 +12,7 @@ static NO_FAILURES: PriorFailures = PriorFailures {
 static ALL_UNPACKED: UnpackFailures = UnpackFailures::None;
 
 fn plan(approved: bool, status: &Value) -> Option<InstallPlan> {
-    let metadata = json!({"name": "install-1", "namespace": "tides"});
-    object!({"metadata": metadata, "spec": {"approved": approved}, "status": status})
+    object!({"metadata": {"name": "install-1", "namespace": "tides"}, "spec": {"approved": approved}, "status": status})
 }
 
 fn csv(phase: &str) -> Option<ClusterServiceVersion> {
@@ -21,9 +20,7 @@ fn csv(phase: &str) -> Option<ClusterServiceVersion> {
 }
 
 fn subscription(status: &Value) -> Subscription {
-    object!({
-        "metadata": {"name": "tide-sub", "namespace": "tides"}, "spec": {"name": "tide"}, "status": status,
-    })
+    object!({"metadata": {"name": "tide-sub", "namespace": "tides"}, "spec": {"name": "tide"}, "status": status})
 }
 
 /// The observation of a Subscription without other objects.
@@ -40,7 +37,6 @@ fn observed(subscription: &Subscription) -> OlmState<'_> {
     }
 }
 
-/// Compares the next step with a pattern.
 #[track_caller]
 fn assert_next(state: OlmState<'_>, expected: &str) {
     let step = match next(state) {
@@ -49,10 +45,7 @@ fn assert_next(state: OlmState<'_>, expected: &str) {
         NextStep::Done => "done".to_owned(),
         NextStep::Failed(reason) => format!("failed: {reason}"),
     };
-    assert!(
-        matches(expected, &step),
-        "{step}, not {expected}: {state:?}"
-    );
+    ::tests::assert_rows!(matches(expected, &step) => true, "{step}, not {expected}: {state:?}");
 }
 
 // parity: sdk-7, sdk-9
@@ -135,10 +128,9 @@ fn unpack_failures_that_olm_does_not_retry_are_final() {
         let images = images.iter().map(|image| (*image).to_owned());
         Some(images.collect::<BTreeSet<String>>())
     };
-    let annotations = json!({"operatorframework.io/bundle-unpack-min-retry-interval": "5m"});
     let groups = [
         OperatorGroup::default(),
-        object!({"metadata": {"annotations": annotations}}),
+        object!({"metadata": {"annotations": {"operatorframework.io/bundle-unpack-min-retry-interval": "5m"}}}),
     ];
     let own = "failed: OLM failed to unpack a bundle: BundleUnpackFailed: m; the bundle is a.io/tide:2; OLM does not retry; \
                publish a bundle that OLM can pull, and upgrade to it with \"* run bundle-upgrade IMAGE\"; *";

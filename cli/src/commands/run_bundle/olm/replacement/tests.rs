@@ -85,8 +85,7 @@ fn stall_reason_names_the_command_that_resumes_olm() {
     let subscription =
         object!({"metadata": {"name": "tide-sub", "namespace": "tides"}, "spec": {"name": "tide"}});
     let group: OperatorGroup = object!({"metadata": {"name": "og"}});
-    let strategy = json!({"upgradeStrategy": OperatorGroup::FAIL_FORWARD});
-    let forward: OperatorGroup = object!({"metadata": {"name": "og"}, "spec": strategy});
+    let forward: OperatorGroup = object!({"metadata": {"name": "og"}, "spec": {"upgradeStrategy": OperatorGroup::FAIL_FORWARD}});
     let name = crate::args::name();
     let reinstall = format!(
         "remove it with \"{name} cleanup tide --namespace tides\" and run the bundle with \"{name} run bundle IMAGE\""
@@ -120,7 +119,6 @@ fn stall_reason_names_the_command_that_resumes_olm() {
         &[TIMEOUT], &[], failed("Failed", "InstallCheckFailed", &reinstall) => true;
     ] {
         let csv = ReplacedCsv::new(csv("tide.v1", "", past), groups);
-        let found = (csv.stall_reason(&subscription), csv.is_first());
-        assert_eq!(found, (expected, is_first), "{past:?} {groups:?}");
+        ::tests::assert_rows!((csv.stall_reason(&subscription), csv.is_first()) => (expected, is_first), "{past:?} {groups:?}");
     }
 }
