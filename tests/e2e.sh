@@ -60,8 +60,10 @@ fi
 # From here on, the script runs in a sandbox with a cluster.
 tests/publish.sh
 export RUKPAK_TEST_KUBECONFIG=$KUBECONFIG
-# Most tests wait for the cluster most of the time.
-export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc)))}"
+# Most tests wait for the cluster most of the time, and those with OLM longer than the others.
+threads=$((2 * $(nproc)))
+[ "$RUKPAK_E2E" != olm ] || threads=$((2 * threads))
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$threads}"
 status=0
 run() { (cd tests && "$RUKPAK_E2E_TESTS" "$@") 2>&1 || status=$?; }
 if [ $# -gt 0 ]; then

@@ -1,15 +1,11 @@
 //! A catalog of 10,000 bundles: loading and validating it from a directory, and choosing a bundle.
 
-#![allow(
-    clippy::unwrap_used,
-    missing_docs,
-    reason = "a bench fails by panicking"
-)]
+#![allow(clippy::unwrap_used, missing_docs, reason = "benches may panic")]
 
 use std::{hint::black_box, ops::ControlFlow};
 
 use catalog::{
-    Limits, Source,
+    Limits, Meta, Source,
     choose::{self, CatalogAnswer, Installed, Offer, Request},
     generate::CatalogShape,
     model::REGISTRY_V1,
@@ -19,32 +15,31 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Returns the sum of a value of all metas.
+fn sum(source: Source<'_>, limits: &Limits, value: impl Fn(&Meta<'_>) -> usize) -> usize {
+    let mut sum = 0;
+    let visited = catalog::walk(source, limits, |meta| {
+        sum += value(&meta.unwrap());
+        ControlFlow::<()>::Continue(())
+    });
+    assert!(visited.unwrap().is_continue());
+    sum
+}
+
 fn catalogs(criterion: &mut Criterion) {
     let dir = tempfile::tempdir().unwrap();
     CatalogShape::default().write(dir.path()).unwrap();
     let source = Source::Directory(dir.path());
     let limits = Limits::default();
-    let mut bytes = 0;
-    let _ = catalog::walk(source, &limits, |meta| {
-        bytes += meta.unwrap().root.source().len() as u64;
-        ControlFlow::<()>::Continue(())
-    })
-    .unwrap();
+    let bytes = sum(source, &limits, |meta| meta.root.source().len());
     let loaded = catalog::load(source, &limits).unwrap();
     assert!(loaded.is_valid() && loaded.packages.len() == 100);
 
     let mut group = criterion.benchmark_group("catalog");
-    group.sample_size(10).throughput(Throughput::Bytes(bytes));
+    let bytes = Throughput::Bytes(bytes as u64);
+    group.sample_size(10).throughput(bytes);
     group.bench_function("walk 10,000 bundles", |bencher| {
-        bencher.iter(|| {
-            let mut count = 0;
-            let _ = catalog::walk(source, &limits, |meta| {
-                count += meta.unwrap().name.len();
-                ControlFlow::<()>::Continue(())
-            })
-            .unwrap();
-            count
-        });
+        bencher.iter(|| sum(source, &limits, |meta| meta.name.len()));
     });
     group.bench_function("load and validate 10,000 bundles", |bencher| {
         bencher.iter(|| catalog::load(source, &limits).unwrap().packages.len());

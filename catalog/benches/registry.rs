@@ -7,7 +7,6 @@
 
 use std::{
     fs,
-    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,10 +14,10 @@ use std::{
 use catalog::{
     Limits, Source,
     generate::CatalogShape,
-    registry::{Cache, Client, ClientLimits, Store, serve},
+    registry::{Cache, Client, ClientLimits, serve},
 };
 use futures::TryStreamExt;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, runtime::Runtime};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -27,14 +26,9 @@ const RUNS: usize = 5;
 
 fn main() {
     let place = tempfile::tempdir().unwrap();
-    let catalog = place.path().join("catalog");
+    let [catalog, dir] = ["catalog", "cache"].map(|name| place.path().join(name));
     CatalogShape::default().write(&catalog).unwrap();
-    serving(&catalog, place.path());
-}
-
-fn serving(catalog: &Path, place: &Path) {
-    let (source, limits) = (Source::Directory(catalog), Limits::default());
-    let dir = place.join("cache");
+    let (source, limits) = (Source::Directory(&catalog), Limits::default());
     best("cold: build", || {
         drop(fs::remove_dir_all(&dir));
         let cache = Cache::open(&dir).unwrap();
@@ -51,22 +45,14 @@ fn serving(catalog: &Path, place: &Path) {
         },
     );
     let (store, _) = cache.load_or_build(source, &limits).unwrap();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let address = runtime.block_on(start(store));
-    list(&runtime, &address);
-    println!("  memory while serving: {} MB", memory("VmRSS:"));
-}
-
-async fn start(store: Store) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    tokio::spawn(serve(Arc::new(store), listener, std::future::pending()));
-    address
-}
-
-fn list(runtime: &tokio::runtime::Runtime, address: &str) {
-    let client = Client::connect(address, ClientLimits::default());
-    let client = runtime.block_on(client).unwrap();
+    let runtime = Runtime::new().unwrap();
+    let client = runtime.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(serve(Arc::new(store), listener, std::future::pending()));
+        let client = Client::connect(&address, ClientLimits::default()).await;
+        client.unwrap()
+    });
     best("ListBundles", || {
         let count = client
             .list_bundles()
@@ -74,6 +60,7 @@ fn list(runtime: &tokio::runtime::Runtime, address: &str) {
         // Half of the bundles are in two channels.
         assert_eq!(runtime.block_on(count).unwrap(), 15_000);
     });
+    println!("  memory while serving: {} MB", memory("VmRSS:"));
 }
 
 fn best(name: &str, mut run: impl FnMut()) {

@@ -1,10 +1,6 @@
 //! A catalog of 10,000 bundles: rendering in both formats, compared with one run of the real opm.
 
-#![allow(
-    clippy::unwrap_used,
-    missing_docs,
-    reason = "a bench fails by panicking"
-)]
+#![allow(clippy::unwrap_used, missing_docs, reason = "benches may panic")]
 
 use std::{io, path::Path, time::Instant};
 

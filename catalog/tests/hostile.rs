@@ -87,18 +87,16 @@ fn fuzz_changed_bundles_get_an_answer() {
             0 => text.as_bytes().to_vec(),
             _ => mutated(text, random),
         };
-        let (csv, crd, metadata) = (change(CSV), change(CRD), change(METADATA));
-        let files = [
-            ("manifests/crd.json", crd),
-            ("manifests/csv.json", csv),
-            ("metadata/a.json", metadata),
-        ];
-        let bundle = content(&files);
+        let bundle = content(&tests::rows![
+            "manifests/crd.json" => change(CRD);
+            "manifests/csv.json" => change(CSV);
+            "metadata/a.json" => change(METADATA);
+        ]);
         let catalog = content(&[("a", &change(CATALOG))]);
         let image = BundleImageRef::Reference("quay.io/a/b:v1");
+        let limits = Limits::default();
         let bundles = || answer(|render| render.bundle(&bundle, image));
-        let catalogs =
-            || answer(|render| render.catalog(Source::Content(&catalog), &Limits::default()));
+        let catalogs = || answer(|render| render.catalog(Source::Content(&catalog), &limits));
         let (first, second) = (bundles(), catalogs());
         assert_eq!((&first, &second), (&bundles(), &catalogs()));
         usize::from(first.len() > 3) + usize::from(second.len() > 3)
@@ -109,9 +107,8 @@ fn fuzz_changed_bundles_get_an_answer() {
 #[test]
 fn limits_hold_in_rendering() {
     let catalog = content(&[("a", "{\"schema\": \"x\"}\n".repeat(200))]);
-    let mut render = Render::new(Level::ALL);
     let limits = with!(Limits, documents: 100);
-    let rendered = render.catalog(Source::Content(&catalog), &limits);
+    let rendered = Render::new(Level::ALL).catalog(Source::Content(&catalog), &limits);
     has(rendered.unwrap_err(), "more than 100 documents");
 }
 

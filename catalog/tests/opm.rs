@@ -79,10 +79,8 @@ fn rukpak_output(
     for dir in dirs {
         if dir.join("manifests").is_dir() && dir.join("metadata").is_dir() {
             let content = unpacker::open(dir, &unpacker::Options::default()).unwrap();
-            let image = template
-                .as_ref()
-                .map_or(BundleImageRef::Unknown, BundleImageRef::Template);
-            render.bundle(&content.content, image)?;
+            let image = template.as_ref().map(BundleImageRef::Template);
+            render.bundle(&content.content, image.unwrap_or(BundleImageRef::Unknown))?;
         } else {
             render.catalog(Source::Directory(dir), &Limits::default())?;
         }

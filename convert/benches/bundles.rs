@@ -1,11 +1,7 @@
 //! Conversion of a bundle's files to the text of its plain manifests: a typical bundle, a bundle of one megabyte, and,
 //! with `RUKPAK_CORPUS`, a hundred published ones in one process.
 
-#![allow(
-    clippy::unwrap_used,
-    missing_docs,
-    reason = "a bench fails by panicking"
-)]
+#![allow(clippy::unwrap_used, missing_docs, reason = "benches may panic")]
 
 use std::{fs, hint::black_box, path::Path, thread};
 

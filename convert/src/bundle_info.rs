@@ -302,10 +302,8 @@ mod tests {
     }
 
     fn item(value: Value) -> Item {
-        Item {
-            value,
-            place: Location::file("a.yaml"),
-        }
+        let place = Location::file("a.yaml");
+        Item { value, place }
     }
 
     #[test]
@@ -365,7 +363,6 @@ mod tests {
         ];
         let images = images(Csv::new(&csv), &others).into_iter();
         let found = images.map(|image| image.image + "=" + &image.name);
-        let found: Vec<_> = found.collect();
-        assert_eq!(found, ["a=a", "a=b", "c=", "d=", "e=", "f="]);
+        assert_rows!(found.collect::<Vec<_>>() => ["a=a", "a=b", "c=", "d=", "e=", "f="]);
     }
 }

@@ -344,10 +344,8 @@ mod tests {
             json!({"proxy": {"noProxy": 1}}) => "proxy.noProxy must be a string";
             json!({"env": [{"name": "A", "value": 1}]}) => "env[0].value must be";
         );
-        for fine in [
-            json!({"deploymentConfig": {"nodeSelector": {"a": "b"}}}),
-            Value::Null,
-        ] {
+        let fine = json!({"deploymentConfig": {"nodeSelector": {"a": "b"}}});
+        for fine in [fine, Value::Null] {
             assert!(DeploymentConfig::try_from(fine).is_ok());
         }
     }

@@ -370,8 +370,8 @@ mod tests {
     fn each_number_of_a_long_list_keeps_its_own_spelling() {
         let mut text = "properties:\n".to_owned();
         for at in 0..4000 {
-            writeln!(text, "- type: t\n  value: [{at}.10, {at}.0, 0x{at}]").unwrap();
-            writeln!(text, "- value: {at}.20").unwrap();
+            let list = format!("[{at}.10, {at}.0, 0x{at}]");
+            writeln!(text, "- type: t\n  value: {list}\n- value: {at}.20").unwrap();
         }
         let (listed, _) = read_text("properties", &text);
         assert_eq!((listed.entries.len(), listed.places.len()), (4000, 4000));

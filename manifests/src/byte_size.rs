@@ -41,8 +41,7 @@ mod tests {
             "2Gi" => Some(2 << 30);
             "1M" => Some(1_000_000);
         );
-        for text in ",Mi,1.5Mi,-1,1mi,1 Mi,18446744073709551615Gi".split(',') {
-            assert!(bytes(text).is_err(), "{text}");
-        }
+        let mut others = ",Mi,1.5Mi,-1,1mi,1 Mi,18446744073709551615Gi".split(',');
+        assert_eq!(others.find(|text| bytes(text).is_ok()), None);
     }
 }

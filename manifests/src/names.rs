@@ -223,13 +223,11 @@ mod tests {
     fn generated_names_are_valid_for_every_input() {
         let long = "a".repeat(300);
         let readable = "- ... foo. foo-.bar Foo_Bar é a.-b keda.v2.17.0-keda-olm-operator";
-        let cut = (40..70).map(|length| format!("{}.-b", "a".repeat(length)));
         let all = readable.split(' ').chain(["", &long]).map(str::to_owned);
-        for text in all.chain(cut) {
+        for text in all.chain((40..70).map(|length| format!("{}.-b", "a".repeat(length)))) {
             for max in [20, 30, 63] {
                 let name = generate_name(&text, &[&text], max);
-                assert!(name.len() <= max, "{name}");
-                assert_eq!(dns_subdomain(&name), Ok(()), "{name}");
+                assert_rows!((name.len() <= max, dns_subdomain(&name)) => (true, Ok(())), "{name}");
             }
         }
     }
@@ -248,8 +246,7 @@ mod tests {
     fn name_check_equals_that_of_the_api_server() {
         // The last name is empty.
         let names = "a a.b 1a A a_b -a a- a..b system:node a/b .. ";
-        let checks = [dns_subdomain, dns_label, dns_1035_label, path_segment];
-        let accepted = checks.map(|check| {
+        let accepted = [dns_subdomain, dns_label, dns_1035_label, path_segment].map(|check| {
             let accepted = names.split(' ').filter(|name| check(name).is_ok());
             accepted.collect::<Vec<_>>().join(" ")
         });

@@ -150,18 +150,15 @@ mod tests {
     #[test]
     fn tolerant_reads_what_parse_tolerant_reads() {
         // Left: input. Right: result of blang's ParseTolerant, None for an error.
-        for (texts, version) in ::tests::rows![
+        let lenient = |text: &str| parse_lenient(text).ok().map(|found| found.to_string());
+        assert_each!(|texts, version| texts.iter().find(|text| lenient(text).as_deref() != version) => None;
             &["4.8", " 4.8 ", "v4.8", "4.08", "04.8"][..] => Some("4.8.0");
             &["4"] => Some("4.0.0");
             &["1.2.3-rc.1+b"] => Some("1.2.3-rc.1+b");
             &["0.0.0", "00.0"] => Some("0.0.0");
             &["V4.8", "vv4.8", "4.8-rc", "4.8+b", "4.x", "latest", "4.8.", ".", "", "=4.8", "4,8", "null", "4.8e0", "-4.8"]
                 => None;
-        ] {
-            for &text in texts {
-                assert_rows!(parse_lenient(text).ok().map(|found| found.to_string()).as_deref() => version, "{text:?}");
-            }
-        }
+        );
     }
 
     #[test]
@@ -180,9 +177,8 @@ mod tests {
             "1.30.4-gke.1348000" => Some((1, 30));
             "v1.31.2+k3s1" => Some((1, 31));
         );
-        for text in ["1", "1.x", "", "latest", "1.2.beta"] {
-            assert!(text.parse::<KubeVersion>().is_err(), "{text}");
-        }
+        let others = ["1", "1.x", "", "latest", "1.2.beta"];
+        assert_rows!(others.into_iter().find(|text| text.parse::<KubeVersion>().is_ok()) => None);
         assert!(KubeVersion::new(1, 9) < KubeVersion::new(1, 22));
     }
 }

@@ -57,8 +57,7 @@ fn release_payload_directory_is_up_to_date() {
     let names = entries.map(|entry| entry.unwrap().file_name().into_string());
     let mut found: Vec<String> = names.map(Result::unwrap).collect();
     found.sort();
-    let remedy = "run `make generate`, and remove the other files";
-    assert_eq!(found, expected, "{remedy}");
+    tests::assert_rows!(found => expected, "run `make generate`, and remove the other files");
 }
 
 /// Compares a file with its generated text, or writes it.

@@ -1,11 +1,7 @@
 //! Work per object of an instance, with ten thousand objects: planning in each attempt, the comparison with the watches
 //! in each reconcile, and hashing the fields of each event.
 
-#![allow(
-    clippy::unwrap_used,
-    missing_docs,
-    reason = "a bench fails by panicking"
-)]
+#![allow(clippy::unwrap_used, missing_docs, reason = "benches may panic")]
 
 use std::{collections::BTreeSet, hint::black_box, sync::Arc};
 

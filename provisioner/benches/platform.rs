@@ -1,11 +1,7 @@
 //! Decisions after each change of a platform operator: the upgrade gate and the status of the ClusterOperator. Measured
 //! with a thousand platform operators, some of which fail.
 
-#![allow(
-    clippy::unwrap_used,
-    missing_docs,
-    reason = "a bench fails by panicking"
-)]
+#![allow(clippy::unwrap_used, missing_docs, reason = "benches may panic")]
 
 use std::{collections::BTreeMap, hint::black_box};
 

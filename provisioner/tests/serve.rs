@@ -4,14 +4,14 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _},
     path::Path,
     process::{Child, ChildStderr, Command, Stdio},
 };
 
 use catalog::registry::{Client, ClientLimits};
-use flate2::{Compression, write::GzEncoder};
 use serde_json::json;
+use tests::{assert_has, gzip, write};
 
 fn blobs(package: &str) -> String {
     let metas = [
@@ -24,21 +24,11 @@ fn blobs(package: &str) -> String {
     metas.map(|meta| meta.to_string()).join("\n")
 }
 
-fn write(path: &Path, text: &str) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    if path.extension().is_none_or(|extension| extension != "gz") {
-        fs::write(path, text).unwrap();
-        return;
-    }
-    let mut zip = GzEncoder::new(fs::File::create(path).unwrap(), Compression::default());
-    zip.write_all(text.as_bytes()).unwrap();
-    zip.finish().unwrap();
-}
-
 /// A running program; dropping it kills it.
 struct Program {
     child: Child,
     log: BufReader<ChildStderr>,
+    args: String,
 }
 
 impl Program {
@@ -54,7 +44,8 @@ impl Program {
             .spawn()
             .unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
-        Self { child, log }
+        let args = args.join(" ");
+        Self { child, log, args }
     }
 
     /// Waits for the address on which the program serves.
@@ -64,8 +55,7 @@ impl Program {
             let mut line = String::new();
             assert_ne!(self.log.read_line(&mut line).unwrap(), 0, "{log_text}");
             if let Some((_, address)) = line.split_once("address=") {
-                let address = address.split(' ').next().unwrap();
-                let (_, port) = address.rsplit_once(':').unwrap();
+                let (_, port) = address.split(' ').next().unwrap().rsplit_once(':').unwrap();
                 return format!("127.0.0.1:{port}");
             }
             log_text.push_str(&line);
@@ -74,31 +64,29 @@ impl Program {
 
     fn packages(&mut self) -> Vec<String> {
         let address = self.address();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let client = Client::connect(&address, ClientLimits::default())
-                .await
-                .unwrap();
-            let mut packages = client.list_packages().await.unwrap();
+        tokio::runtime::Runtime::new().unwrap().block_on(async {
+            let client = Client::connect(&address, ClientLimits::default()).await;
+            let mut packages = client.unwrap().list_packages().await.unwrap();
             packages.sort();
             packages
         })
     }
 
-    fn terminate(&self) {
+    /// Terminates the program, and returns the rest of the log.
+    fn terminated(self) -> String {
         let id = self.child.id().to_string();
         let killed = Command::new("kill").args(["-s", "TERM", &id]).status();
         assert!(killed.unwrap().success());
+        self.ended(0)
     }
 
-    /// Waits for the end, and returns the exit code and the rest of the log.
-    fn ended(mut self) -> (Option<i32>, String) {
+    /// Waits for the end with an exit code, and returns the rest of the log.
+    fn ended(mut self, code: i32) -> String {
         let mut rest = String::new();
         self.log.read_to_string(&mut rest).unwrap();
-        (self.child.wait().unwrap().code(), rest)
+        let ended = self.child.wait().unwrap().code();
+        assert_eq!(ended, Some(code), "{}: {rest}", self.args);
+        rest
     }
 }
 
@@ -114,16 +102,14 @@ impl Drop for Program {
 fn catalog_in_parts_is_served_until_termination() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
-    write(&root.join("catalog/part-0/a.json.gz"), &blobs("tide"));
-    write(&root.join("catalog/part-1/b.yaml"), &blobs("wave"));
+    let zipped = gzip(blobs("tide").as_bytes());
+    write(root, "catalog/part-0/a.json.gz", zipped);
+    write(root, "catalog/part-1/b.yaml", blobs("wave"));
     // The data that a kubelet stores next to its links.
-    write(&root.join("catalog/part-1/..data/b.yaml"), &blobs("wave"));
+    write(root, "catalog/part-1/..data/b.yaml", blobs("wave"));
     let mut program = Program::start(root, &["catalog", "-p", "0"]);
     assert_eq!(program.packages(), ["tide", "wave"]);
-    program.terminate();
-    let (code, log) = program.ended();
-    assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("shutting down server"), "{log}");
+    assert_has(program.terminated(), "shutting down server");
     let left: Vec<_> = fs::read_dir(root).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
 }
@@ -132,26 +118,19 @@ fn catalog_in_parts_is_served_until_termination() {
 fn cache_is_built_once_and_reused() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
-    write(&root.join("catalog/a.json"), &blobs("tide"));
-    let make = Program::start(root, &["catalog", "--cache-dir=cache", "--cache-only"]);
-    let (code, log) = make.ended();
-    assert_eq!(code, Some(0), "{log}");
+    write(root, "catalog/a.json", blobs("tide"));
+    Program::start(root, &["catalog", "--cache-dir=cache", "--cache-only"]).ended(0);
     let mut program = Program::start(root, &["catalog", "--cache-dir=cache", "--port=0"]);
     assert_eq!(program.packages(), ["tide"]);
-    program.terminate();
-    assert_eq!(program.ended().0, Some(0));
+    program.terminated();
     // A cache of another catalog is not served, unless that is allowed.
-    write(&root.join("catalog/b.json"), &blobs("wave"));
+    write(root, "catalog/b.json", blobs("wave"));
     let stale = Program::start(root, &["catalog", "--cache-dir=cache", "--port=0"]);
-    let (code, log) = stale.ended();
-    assert_eq!(code, Some(1), "{log}");
-    assert!(log.contains("integrity check failed"), "{log}");
+    assert_has(stale.ended(1), "integrity check failed");
     // A read-only cache is used if it matches, and left unchanged if not.
-    let cached = || {
-        fs::read_dir(root.join("cache"))
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
-            .collect::<Vec<_>>()
+    let cached = || -> Vec<_> {
+        let entries = fs::read_dir(root.join("cache")).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect()
     };
     let before = cached();
     for dir in ["cache", "nowhere"] {
@@ -161,12 +140,8 @@ fn cache_is_built_once_and_reused() {
         assert_eq!(cached(), before);
     }
     assert!(!root.join("nowhere").exists());
-    let args = [
-        "catalog",
-        "--cache-dir=cache",
-        "--cache-enforce-integrity=false",
-        "--port=0",
-    ];
+    let flags = ["--cache-enforce-integrity=false", "--port=0"];
+    let args = [&["catalog", "--cache-dir=cache"], &flags[..]].concat();
     assert_eq!(Program::start(root, &args).packages(), ["tide", "wave"]);
 }
 
@@ -176,15 +151,14 @@ fn mounted_config_map_of_the_oldest_format_is_served() {
     let root = dir.path();
     let csv = "- {metadata: {name: tide.v1}, spec: {version: 1.0.0}}";
     let package = "- {packageName: tide, channels: [{name: stable, currentCSV: tide.v1}]}";
-    write(&root.join("map/customResourceDefinitions"), "");
-    write(&root.join("map/clusterServiceVersions"), csv);
-    write(&root.join("map/packages"), package);
+    write(root, "map/customResourceDefinitions", "");
+    write(root, "map/clusterServiceVersions", csv);
+    write(root, "map/packages", package);
     let mut program = Program::start(root, &["map", "--port=0"]);
     assert_eq!(program.packages(), ["tide"]);
-    write(&root.join("map/packages"), "tide");
-    let (code, log) = Program::start(root, &["map", "--port=0"]).ended();
-    assert_eq!(code, Some(1), "{log}");
-    assert!(log.contains("set it to a list of packages"), "{log}");
+    write(root, "map/packages", "tide");
+    let log = Program::start(root, &["map", "--port=0"]).ended(1);
+    assert_has(log, "set it to a list of packages");
 }
 
 // parity: pod-14
@@ -193,21 +167,18 @@ fn program_is_copied_into_another_image() {
     let dir = tempfile::tempdir().unwrap();
     let run = |program: &Path, args: &[&str]| {
         let output = Command::new(program).args(args).output().unwrap();
-        (
-            output.status.code(),
-            String::from_utf8_lossy(&output.stderr).into_owned(),
-        )
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), log)
     };
     let place = dir.path().to_str().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_provisioner"));
     assert_eq!(run(program, &["copy", place]), (Some(0), String::new()));
     let copy = dir.path().join("provisioner");
-    let (code, log) = run(&copy, &["serve", "/nowhere"]);
-    assert_eq!(code, Some(1), "{log}");
-    assert!(log.contains("/nowhere"), "{log}");
-    let (code, log) = run(&copy, &["copy", "/nowhere"]);
-    assert_eq!(code, Some(1), "{log}");
-    assert!(log.contains("/nowhere"), "{log}");
+    for command in ["serve", "copy"] {
+        let (code, log) = run(&copy, &[command, "/nowhere"]);
+        assert_eq!(code, Some(1), "{command}: {log}");
+        assert!(log.contains("/nowhere"), "{command}: {log}");
+    }
 }
 
 // parity: pod-14
@@ -215,12 +186,9 @@ fn program_is_copied_into_another_image() {
 fn serving_errors_are_written_to_the_termination_log() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
-    write(
-        &root.join("catalog/a.json"),
-        &blobs("tide").replacen("\"stable\"", "\"other\"", 1),
-    );
-    fs::create_dir(root.join("damaged")).unwrap();
-    fs::write(root.join("damaged/a.json.gz"), "{}").unwrap();
+    let faulty = blobs("tide").replacen("\"stable\"", "\"other\"", 1);
+    write(root, "catalog/a.json", faulty);
+    write(root, "damaged/a.json.gz", "{}");
     for (args, code, problem) in [
         (&["nowhere"][..], 1, "check that it exists"),
         (&["damaged"], 1, "failed to decompress"),
@@ -231,15 +199,11 @@ fn serving_errors_are_written_to_the_termination_log() {
         let termination_log = root.join("last-words");
         drop(fs::remove_file(&termination_log));
         let args: Vec<_> = [args, &["--port=0", "-t", "last-words"]].concat();
-        let (ended, log) = Program::start(root, &args).ended();
-        assert_eq!(ended, Some(code), "{args:?}: {log}");
+        let log = Program::start(root, &args).ended(code);
         assert!(log.contains(problem), "{args:?}: {log}");
         if code == 1 {
-            let termination_log = fs::read_to_string(&termination_log).unwrap();
-            assert!(
-                termination_log.contains(problem),
-                "{args:?}: {termination_log}"
-            );
+            let reported = fs::read_to_string(&termination_log).unwrap();
+            assert!(reported.contains(problem), "{args:?}: {reported}");
         }
     }
 }

@@ -29,10 +29,8 @@ impl Buildah {
     /// Returns a storage without images.
     pub fn new() -> Self {
         let storage = tempfile::Builder::new().prefix("buildah-").tempdir();
-        Self {
-            storage: storage.unwrap(),
-            built: AtomicUsize::new(0),
-        }
+        let (storage, built) = (storage.unwrap(), AtomicUsize::new(0));
+        Self { storage, built }
     }
 
     /// Builds a Dockerfile over a directory, and returns the image's name.

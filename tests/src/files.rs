@@ -59,10 +59,9 @@ fn answer(
         return plain(StatusCode::METHOD_NOT_ALLOWED);
     }
     if let Some(content) = files.lock().unwrap().get(request.uri().path()) {
-        Response::new(content.clone())
-    } else {
-        let mut response = Response::new(Bytes::from_static(NOT_FOUND.as_bytes()));
-        *response.status_mut() = StatusCode::NOT_FOUND;
-        response
+        return Response::new(content.clone());
     }
+    let mut response = Response::new(Bytes::from_static(NOT_FOUND.as_bytes()));
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
 }

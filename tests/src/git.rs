@@ -48,10 +48,8 @@ impl Repository {
         let path = dir.join(name);
         let repository = Self { path };
         let text = repository.path.to_str().unwrap();
-        git(
-            Path::new("/"),
-            &["init", "--quiet", "--bare", "--initial-branch=main", text],
-        );
+        let init = ["init", "--quiet", "--bare", "--initial-branch=main", text];
+        git(Path::new("/"), &init);
         // Clients may fetch commits by hash, as the large public servers allow.
         repository.git(&["config", "uploadpack.allowReachableSHA1InWant", "true"]);
         repository.git(&["config", "uploadpack.allowFilter", "true"]);
@@ -79,8 +77,7 @@ impl Repository {
         let tree = run(&["write-tree"]);
         let parent = format!("refs/heads/{branch}");
         let mut args = vec!["commit-tree", "-m", "Another state", &tree];
-        let exists = !run(&["for-each-ref", &parent]).is_empty();
-        if exists {
+        if !run(&["for-each-ref", &parent]).is_empty() {
             args.extend(["-p", &parent]);
         }
         let commit = run(&args);
@@ -187,7 +184,6 @@ fn parse(output: &[u8]) -> Option<Response<Bytes>> {
             _ => response.header(name, value),
         };
     }
-    response
-        .body(Bytes::copy_from_slice(&output[end + 4..]))
-        .ok()
+    let body = Bytes::copy_from_slice(&output[end + 4..]);
+    response.body(body).ok()
 }

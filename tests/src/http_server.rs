@@ -37,10 +37,8 @@ impl Site {
         let tls = ca.map(|ca| TlsAcceptor::from(Arc::new(ca.identity().server())));
         let scheme = if tls.is_some() { "https" } else { "http" };
         let (stop, stopped) = oneshot::channel();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().unwrap();
         let thread = thread::spawn(move || {
             runtime.block_on(async {
                 tokio::select! {

@@ -156,11 +156,8 @@ pub fn registry_annotations(package: &str, channels: &str) -> Value {
         ("channel.default", "stable"),
     ];
     let key = |name: &str| format!("operators.operatorframework.io.bundle.{name}.v1");
-    let annotations = annotations.into_iter();
-    let annotations: Value = annotations
-        .map(|(name, value)| (key(name), value))
-        .collect();
-    json!({"annotations": annotations})
+    let annotations = annotations.map(|(name, value)| (key(name), value));
+    json!({"annotations": Value::from_iter(annotations)})
 }
 
 /// A user of servers with accounts.
@@ -196,8 +193,7 @@ impl User {
     }
 
     fn from_header(header: &str) -> Option<Self> {
-        [OWNER, TENANT]
-            .into_iter()
-            .find(|user| user.basic() == header)
+        let mut users = [OWNER, TENANT].into_iter();
+        users.find(|user| user.basic() == header)
     }
 }

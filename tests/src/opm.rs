@@ -20,11 +20,8 @@ pub fn opm_command(dir: &Path) -> Command {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster/build.sh");
-        let built = Command::new(script)
-            .arg("opm")
-            .stderr(Stdio::inherit())
-            .output()
-            .unwrap();
+        let mut build = Command::new(script);
+        let built = build.arg("opm").stderr(Stdio::inherit()).output().unwrap();
         assert!(built.status.success(), "opm cannot be built");
         let dir = PathBuf::from(String::from_utf8(built.stdout).unwrap().trim_end());
         dir.join("opm")

@@ -46,8 +46,8 @@ impl Process {
 
     /// Starts the program at a path.
     pub(crate) fn with_dir(dir: TempDir, program: &Path, args: &[&str]) -> Self {
-        let name = program.file_name().unwrap_or_default().to_string_lossy();
-        let name = name.into_owned();
+        let name = program.file_name().unwrap_or_default();
+        let name = name.to_string_lossy().into_owned();
         let mut child = Command::new("sh")
             .args(["-c", SUPERVISOR, &name])
             .arg(dir.path())
@@ -83,8 +83,7 @@ impl Process {
             if let Some(found) = find(&line) {
                 return found;
             }
-            log.push_str(&line);
-            log.push('\n');
+            log.extend([&*line, "\n"]);
         }
         panic!("{} is not ready; its log:\n{log}", self.name);
     }

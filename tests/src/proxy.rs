@@ -36,8 +36,7 @@ impl HttpProxy {
         let config = format!("Port {port}\nListen {ip}\n{settings}\nLogFile \"{log}\"\n");
         let path = dir.path().join("tinyproxy.conf");
         fs::write(&path, config).unwrap();
-        let config = path.display().to_string();
-        let process = Process::start(dir, "tinyproxy", &["-d", "-c", &config]);
+        let process = Process::start(dir, "tinyproxy", &["-d", "-c", &path.display().to_string()]);
         let end = Instant::now() + Duration::from_secs(10);
         while Instant::now() < end {
             if TcpStream::connect(address).is_ok() {

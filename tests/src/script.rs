@@ -118,11 +118,7 @@ impl Answer {
         let first = parts.next().unwrap();
         let (head, body) = first.split_once("<< ").unwrap_or((first, ""));
         let is_echo = body == "{body}";
-        let body = if is_echo {
-            Vec::new()
-        } else {
-            values.expand(body)
-        };
+        let body = values.expand(if is_echo { "" } else { body });
         let length = (!is_echo).then_some(body.len());
         let mut answer = Self {
             is_echo,

@@ -132,23 +132,19 @@ fn configure(dir: &Path, key_type: &str, setting: &str) -> PathBuf {
     };
     write_program(&dir.join("command"), &COMMAND.replace("DIRECTORY", text));
     let key = fs::read_to_string(dir.join("client.pub")).unwrap();
-    write(
-        "authorized_keys",
-        format!("restrict,command=\"{text}/command\" {key}"),
+    let key = format!("restrict,command=\"{text}/command\" {key}");
+    write("authorized_keys", key);
+    let config = format!(
+        "HostKey {text}/host\n\
+         AuthorizedKeysFile {text}/authorized_keys\n\
+         AuthenticationMethods publickey\n\
+         PermitRootLogin yes\n\
+         StrictModes no\n\
+         UsePAM no\n\
+         {setting}\n\
+         PidFile none\n"
     );
-    write(
-        "sshd_config",
-        format!(
-            "HostKey {text}/host\n\
-             AuthorizedKeysFile {text}/authorized_keys\n\
-             AuthenticationMethods publickey\n\
-             PermitRootLogin yes\n\
-             StrictModes no\n\
-             UsePAM no\n\
-             {setting}\n\
-             PidFile none\n"
-        ),
-    )
+    write("sshd_config", config)
 }
 
 /// Starts an sshd for each connection, as inetd does, so that this process holds the port from the start.

@@ -49,8 +49,7 @@ impl Values {
                 '\\' => escape(after, &mut expanded),
                 '{' if let Some((reference, after)) = reference(after) => {
                     let (name, count) = reference.split_once('*').unwrap_or((reference, "1"));
-                    let value = self.get(name);
-                    expanded.extend(value.repeat(count.parse().unwrap()));
+                    expanded.extend(self.get(name).repeat(count.parse().unwrap()));
                     after
                 }
                 _ => {
@@ -72,10 +71,10 @@ fn escape<'a>(text: &'a str, expanded: &mut Vec<u8>) -> &'a str {
         "r" => simple(b'\r'),
         "t" => simple(b'\t'),
         "0" => simple(0),
-        "x" => (
-            vec![u8::from_str_radix(&rest[..2], 16).unwrap()],
-            &rest[2..],
-        ),
+        "x" => {
+            let (digits, rest) = rest.split_at(2);
+            (vec![u8::from_str_radix(digits, 16).unwrap()], rest)
+        }
         "u" => {
             let (digits, rest) = rest[1..].split_once('}').unwrap();
             let code = u32::from_str_radix(digits, 16).unwrap();
@@ -126,11 +125,9 @@ impl Cell {
     /// Returns the cell with more values to refer to.
     #[must_use]
     pub fn with(&self, name: &str, value: impl Into<Vec<u8>>) -> Self {
-        let values = Values::clone(&self.values).with(name, value);
-        Self {
-            raw: self.raw.clone(),
-            values: Arc::new(values),
-        }
+        let values = Arc::new(Values::clone(&self.values).with(name, value));
+        let raw = self.raw.clone();
+        Self { raw, values }
     }
 
     /// Returns the cell's words, as settings of a test.
@@ -162,18 +159,18 @@ fn rows<const N: usize>(table: &str, values: &Values) -> Vec<Row<N>> {
     }
     assert!(!lines.is_empty(), "a table without rows");
     let row = |line: &String| {
-        let cells = split(line).into_iter().map(|raw| Cell {
-            raw: raw.trim().to_owned(),
-            values: Arc::clone(&values),
+        let cells = split(line).into_iter().map(|raw| {
+            let (raw, values) = (raw.trim().to_owned(), Arc::clone(&values));
+            Cell { raw, values }
         });
         let mut cells: Vec<Cell> = cells.collect();
         let (expected, name) = (cells.pop().unwrap(), cells.remove(0).raw);
-        let count = cells.len();
-        let cells = cells.try_into();
+        let cells = <[Cell; N]>::try_from(cells).unwrap_or_else(|cells| {
+            panic!("{name}: {N} cells expected, and {} found", cells.len())
+        });
         Row {
-            cells: cells
-                .unwrap_or_else(|_| panic!("{name}: {N} cells expected, and {count} found")),
             name,
+            cells,
             expected,
         }
     };
@@ -196,16 +193,13 @@ pub fn matches(pattern: &str, text: &str) -> bool {
         return pattern == text;
     };
     let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
-    let Some(text) = text
-        .strip_prefix(start)
-        .and_then(|text| text.strip_suffix(end))
-    else {
+    let text = text.strip_prefix(start);
+    let Some(text) = text.and_then(|text| text.strip_suffix(end)) else {
         return false;
     };
     let mut parts = middle.split('*');
-    parts
-        .try_fold(text, |text, part| Some(text.split_once(part)?.1))
-        .is_some()
+    let rest = parts.try_fold(text, |text, part| Some(text.split_once(part)?.1));
+    rest.is_some()
 }
 
 /// Runs a test for all rows of a table, and compares its result with the last cell of each.
@@ -226,18 +220,10 @@ pub async fn check<const N: usize>(
         };
         (!is_expected).then(|| format!("{}\n  expected: {expected}\n  found:    {found}", row.name))
     });
-    let failed: Vec<_> = outcomes
-        .buffered(MAX_CONCURRENT_ROWS)
-        .filter_map(future::ready)
-        .collect()
-        .await;
-    assert!(
-        failed.is_empty(),
-        "{} of {} rows failed:\n{}",
-        failed.len(),
-        rows.len(),
-        failed.join("\n")
-    );
+    let failed = outcomes.buffered(MAX_CONCURRENT_ROWS);
+    let failed: Vec<_> = failed.filter_map(future::ready).collect().await;
+    let (count, all, lines) = (failed.len(), rows.len(), failed.join("\n"));
+    assert!(count == 0, "{count} of {all} rows failed:\n{lines}");
 }
 
 /// [`check`] for synchronous tests.
@@ -403,10 +389,7 @@ mod tests {
         let [row] = <[Row<2>; 1]>::try_from(rows(table, &values)).ok().unwrap();
         assert_eq!(row.cells[0].bytes(), "abab\0é|".as_bytes());
         assert_eq!(row.cells[1].text(), r#"{"json": ab}"#);
-        assert_eq!(
-            (row.name.as_str(), row.expected.text()),
-            ("row", "\t".to_owned())
-        );
+        assert_eq!((row.name, row.expected.text()), ("row".into(), "\t".into()));
     }
 
     #[test]
@@ -419,10 +402,8 @@ mod tests {
             });
         });
         let text = message(&*failure.unwrap_err());
-        assert!(
-            text.starts_with("2 of 3 rows failed:\nbad\n  expected: c\n  found:    b\nworse"),
-            "{text}"
-        );
+        let start = "2 of 3 rows failed:\nbad\n  expected: c\n  found:    b\nworse";
+        assert!(text.starts_with(start), "{text}");
         assert!(text.contains("a panic: "), "{text}");
     }
 }

@@ -99,9 +99,8 @@ fn answer(
     let query = request.uri().query().unwrap_or_default();
     let mut access = Vec::new();
     let user_name = user.map_or("", |user| user.name);
-    let scopes = query
-        .split('&')
-        .filter_map(|pair| pair.strip_prefix("scope="));
+    let parameters = query.split('&');
+    let scopes = parameters.filter_map(|pair| pair.strip_prefix("scope="));
     let scopes = scopes.map(decode).collect::<Vec<_>>().join(" ");
     for scope in scopes.split([' ', '+']).filter(|scope| !scope.is_empty()) {
         let (kind, rest) = scope.split_once(':').unwrap_or((scope, ""));
@@ -148,12 +147,8 @@ impl Signer {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "tokens");
         let certificate = params.self_signed(&pair).unwrap();
-        let random = SystemRandom::new();
-        let key = EcdsaKeyPair::from_pkcs8(
-            &ECDSA_P256_SHA256_FIXED_SIGNING,
-            &pair.serialize_der(),
-            &random,
-        );
+        let (random, der) = (SystemRandom::new(), pair.serialize_der());
+        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der, &random);
         let signer = Self {
             key: key.unwrap(),
             random,

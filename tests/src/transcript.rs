@@ -44,12 +44,11 @@ impl Step {
     /// Panics unless the page shows the printed text, both after `normalize`.
     #[track_caller]
     pub fn assert_shows(&self, printed: &str, normalize: impl Fn(&str) -> Vec<String>) {
+        let is_shown = stands_for(&normalize(&self.page_output), &normalize(printed));
+        let (location, command, output) = (&self.location, &self.command, &self.page_output);
         assert!(
-            stands_for(&normalize(&self.page_output), &normalize(printed)),
-            "{}: {}\nprinted\n{printed}\nand not\n{}",
-            self.location,
-            self.command,
-            self.page_output,
+            is_shown,
+            "{location}: {command}\nprinted\n{printed}\nand not\n{output}"
         );
     }
 }
@@ -214,11 +213,9 @@ $ four
 ";
 
     fn page() -> Page {
-        Page {
-            path: "page.md",
-            text: PAGE.to_owned(),
-            steps: steps("page.md", PAGE, "console"),
-        }
+        let (path, text) = ("page.md", PAGE.to_owned());
+        let steps = steps(path, PAGE, "console");
+        Page { path, text, steps }
     }
 
     #[test]
@@ -226,14 +223,13 @@ $ four
         let page = page();
         let steps = page.steps.iter();
         let steps = steps.map(|step| (&*step.command, &*step.page_output, step.lines.clone()));
-        let found: Vec<_> = steps.collect();
         let expected = [
             ("one \\\n  more", "out\n\n", 6..8),
             ("two << EOF\n$ text\nEOF", "", 11..11),
             ("three", "…\n", 15..16),
             ("four", "", 20..20),
         ];
-        assert_eq!(found, expected);
+        assert!(steps.eq(expected), "{page:?}");
         assert_eq!(page.steps[2].location, "page.md:15");
     }
 

@@ -71,12 +71,9 @@ annotations:
 
 const PROPERTIES: &str = r#"
 properties:
-- type: olm.gvk
-  value: {group: moon.example, version: v1, kind: Moon}
-- type: x.large
-  value: {n: 9007199254740993, f: 1e21, text: "<&>"}
-- type: olm.package.required
-  value: {packageName: sun, versionRange: ">=1.0.0 <2.0.0"}
+- {type: olm.gvk, value: {group: moon.example, version: v1, kind: Moon}}
+- {type: x.large, value: {n: 9007199254740993, f: 1e21, text: "<&>"}}
+- {type: olm.package.required, value: {packageName: sun, versionRange: ">=1.0.0 <2.0.0"}}
 "#;
 
 const DEPENDENCIES: &str = r#"
@@ -112,18 +109,17 @@ fn check(changes: &[(&str, &str)]) -> bool {
 // parity: render-1, render-4
 #[test]
 fn bundles_are_rendered_as_by_opm() {
-    assert!(check(&[]));
-    assert!(check(&[
-        ("metadata/properties.yaml", PROPERTIES),
-        ("metadata/dependencies.yaml", DEPENDENCIES),
-    ]));
+    let properties = "metadata/properties.yaml";
+    let dependencies = ("metadata/dependencies.yaml", DEPENDENCIES);
     // Repeated entries count once.
     let twice = format!("{PROPERTIES}{}", PROPERTIES.replace("properties:\n", ""));
     let max = "'[{\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.20\"}, {\"type\"";
     let annotated = CSV.replace("'[{\"type\"", max);
+    assert!(check(&[]));
+    assert!(check(&[(properties, PROPERTIES), dependencies]));
     assert!(check(&[
-        ("metadata/properties.yaml", &twice),
-        ("manifests/csv.yaml", &annotated),
+        (properties, &twice),
+        ("manifests/csv.yaml", &annotated)
     ]));
 }
 
@@ -190,57 +186,48 @@ fn first_document_of_each_file_is_used() {
     ] {
         check(&[(&format!("manifests/{path}"), text)]);
     }
-    check(
-        &tests::rows!["manifests/csv.yaml" => ""; "manifests/crd.yaml" => ""; "manifests/map.yaml" => "a: b";],
-    );
+    let paths = ["csv", "crd", "map"].map(|name| format!("manifests/{name}.yaml"));
+    check(&[(&paths[0], ""), (&paths[1], ""), (&paths[2], "a: b")]);
 }
 
 // parity: render-4, render-5
 #[test]
 fn values_of_manifests_are_rendered_as_by_opm() {
-    let release = |release: &str| format!("version: 1.2.3\n  release: {release}\n");
     let old = CRD.replace("k8s.io/v1\n", "k8s.io/v1beta1\n");
-    for (text, from, to) in tests::rows![
-        CSV, "  version: 1.2.3\n" => "";
-        CSV, "version: 1.2.3\n" => &*release("3");
-        CSV, "version: 1.2.3\n" => &release("1.5");
-        CSV, "version: 1.2.3\n" => &release("alpha.1");
-        CSV, "version: 1.2.3\n" => &release("[1]");
-        CSV, "version: 1.2.3\n" => "version: 7\n";
-        CSV, "'[{\"type\"" => "'[{\"type\": \"olm.package\", \"value\": {\"packageName\": \"other\", \"version\": \"9.9.9\"}}, {\"type\"";
-        CSV, "'[{\"type\"" => "'[[{\"type\"";
-        CSV, "'[{\"type\"" => "'{}[{\"type\"";
-        CSV, "moons.moon.example" => "comets.moon.example";
-        CSV, "moons.moon.example" => "moons";
-        CSV, "stars.star.example" => "stars";
-        CSV, "kind: Moon\n" => "kind: Sun\n";
-        CSV, "strategy: deployment" => "strategy: other";
-        CSV, "image: quay.io/moon/init:v1" => "image: 7";
-        CSV, "image: quay.io/moon/init:v1" => "image: \"\"";
-        CSV, "- {name: z, image: quay.io/moon/z:v1}" => "- {name: z}\n  - {name: y}\n  - null";
-        CSV, "- {name: z, image: quay.io/moon/z:v1}" => "- 7";
-        CSV, "  labels: {operatorframework.io/arch.amd64: supported}\n" => "  labels: {a: 7}\n";
-        CSV, "  name: moon.v1.2.3\n" => "";
-        CSV, "spec:\n" => "spec: null\nother:\n";
-        CSV, "spec:\n" => "other:\n";
-        CSV, "spec:\n" => "spec: []\nother:\n";
-        CSV, "supported: false" => "supported: \"no\"";
-        CSV, "minKubeVersion: 1.28.0" => "minKubeVersion: 1.28";
-        CSV, "provider: {name: Moon Inc., url: 'https://moon.example'}" => "provider: {}";
-        CSV, "containerPort: 443" => "containerPort: 0";
-        CSV, "version: 1.2.3\n" => "version: not a version\n";
-        &*old, "spec:\n" => "spec:\n";
-        &old, "spec:\n" => "spec:\n  version: v1alpha1\n";
-        CRD, "apiextensions.k8s.io/v1\n" => "apiextensions.k8s.io/v2\n";
-        CRD, "apiextensions.k8s.io/v1\n" => "example.com/v1\n";
-        CRD, "served: true, storage: true" => "served: \"yes\", storage: true";
-        CRD, "scope: Namespaced" => "scope: 7";
-        CRD, "group: moon.example" => "group: sun.example";
+    for (text, from, values) in tests::rows![
+        CSV, "  version: 1.2.3\n" => &[""][..];
+        CSV, "version: 1.2.3\n" => &["version: 7\n", "version: not a version\n"];
+        CSV, "version: 1.2.3\n" => &["version: 1.2.3\n  release: 3\n", "version: 1.2.3\n  release: 1.5\n"];
+        CSV, "version: 1.2.3\n" => &["version: 1.2.3\n  release: alpha.1\n", "version: 1.2.3\n  release: [1]\n"];
+        CSV, "'[{\"type\"" => &[
+            "'[{\"type\": \"olm.package\", \"value\": {\"packageName\": \"other\", \"version\": \"9.9.9\"}}, {\"type\"",
+            "'[[{\"type\"", "'{}[{\"type\"",
+        ];
+        CSV, "moons.moon.example" => &["comets.moon.example", "moons"];
+        CSV, "stars.star.example" => &["stars"];
+        CSV, "kind: Moon\n" => &["kind: Sun\n"];
+        CSV, "strategy: deployment" => &["strategy: other"];
+        CSV, "image: quay.io/moon/init:v1" => &["image: 7", "image: \"\""];
+        CSV, "- {name: z, image: quay.io/moon/z:v1}" => &["- {name: z}\n  - {name: y}\n  - null", "- 7"];
+        CSV, "  labels: {operatorframework.io/arch.amd64: supported}\n" => &["  labels: {a: 7}\n"];
+        CSV, "  name: moon.v1.2.3\n" => &[""];
+        CSV, "spec:\n" => &["spec: null\nother:\n", "other:\n", "spec: []\nother:\n"];
+        CSV, "supported: false" => &["supported: \"no\""];
+        CSV, "minKubeVersion: 1.28.0" => &["minKubeVersion: 1.28"];
+        CSV, "provider: {name: Moon Inc., url: 'https://moon.example'}" => &["provider: {}"];
+        CSV, "containerPort: 443" => &["containerPort: 0"];
+        &*old, "spec:\n" => &["spec:\n", "spec:\n  version: v1alpha1\n"];
+        CRD, "apiextensions.k8s.io/v1\n" => &["apiextensions.k8s.io/v2\n", "example.com/v1\n"];
+        CRD, "served: true, storage: true" => &["served: \"yes\", storage: true"];
+        CRD, "scope: Namespaced" => &["scope: 7"];
+        CRD, "group: moon.example" => &["group: sun.example"];
     ] {
         assert!(text.contains(from), "{from}");
         let is_csv = text.contains("kind: ClusterServiceVersion");
         let path = format!("manifests/{}.yaml", if is_csv { "csv" } else { "crd" });
-        check(&[(&path, &text.replace(from, to))]);
+        for to in values {
+            check(&[(&path, &text.replace(from, to))]);
+        }
     }
 }
 

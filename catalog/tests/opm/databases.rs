@@ -1,23 +1,13 @@
 //! Databases: the blobs that opm and this crate create from them.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
 
-use catalog::{
-    Limits, Source,
-    render::{Format, Level, Render},
-    sqlite::Database,
-};
+use catalog::sqlite::Database;
 use rusqlite::Connection;
 use serde_json::json;
-use tempfile::TempDir;
 
-use crate::{
-    directory, print, run, same,
-    testing::{has, list},
-};
+use crate::testing::{has, list};
+use crate::*;
 
 /// The last of opm's migrations.
 const LAST: u8 = 13;
@@ -175,6 +165,7 @@ fn story(is_last: bool) -> String {
                 ('left', '"behind"', 'tide.v1.2.0', '1.1.9', 'elsewhere'),
                 ('olm.gvk', '{"version": "v1", "kind": "Tide", "group": "tide.example", "plural": "tides"}', 'tide.v1.2.0', NULL, NULL),
                 ('olm.gvk', '{"kind": "Tide", "version": "v1", "group": "tide.example"}', 'tide.v1.2.0', NULL, NULL),
+                ('olm.gvk', '{"KIND": "Wave", "Version": "v1", "group": "wave.example"}', 'tide.v1.2.0', NULL, NULL),
                 ('olm.package', '{"version": "1.2.0", "packageName": "tide"}', 'tide.v1.2.0', '1.2.0', 'example.com/tide:1.2.0'),
                 ('olm.maxOpenShiftVersion', '"4.12"', 'tide.v1.2.0', NULL, NULL),
                 ('own', '{"b": 1, "a": "<>", "c": 1.50}', 'tide.v1.1.0', NULL, NULL),

@@ -93,24 +93,18 @@ fn is_place(text: &str) -> bool {
 
 /// Parses the message about a value of the wrong type, in Go's wording or in ours.
 fn kind(message: &str) -> Option<Reason> {
-    const KINDS: [(&str, &str); 6] = [
-        ("string", "text string"),
-        ("bool", "bool boolean"),
-        ("object", "object mapping"),
-        ("array", "array list"),
-        ("number", "number integer"),
-        ("null", "null empty"),
-    ];
-    let named = |word: &str| {
-        let kinds = KINDS.iter();
-        let mut kinds = kinds
-            .filter(|(kind, names)| *kind == word || names.split(' ').any(|name| name == word));
-        kinds.next().map(|(kind, _)| *kind)
+    let named = |word: &str| match word {
+        "string" | "text" => Some("string"),
+        "bool" | "boolean" => Some("bool"),
+        "object" | "mapping" => Some("object"),
+        "array" | "list" => Some("array"),
+        "number" | "integer" => Some("number"),
+        "null" | "empty" => Some("null"),
+        _ => None,
     };
     let fields = |path: &str| -> Vec<String> {
-        path.split('.')
-            .map(|field| before(field, "[").to_owned())
-            .collect()
+        let fields = path.split('.');
+        fields.map(|field| before(field, "[").to_owned()).collect()
     };
     if let Some((_, rest)) = message.split_once("json: cannot unmarshal ") {
         let kind = named(rest.split(' ').next()?)?;
@@ -130,14 +124,8 @@ fn kind(message: &str) -> Option<Reason> {
 
 /// Cuts the text of libraries that parse names, references, versions or ranges.
 fn inner(text: &str) -> String {
-    const READERS: [&str; 5] = [
-        "invalid package name \"",
-        "invalid image pull spec \"",
-        " version \"",
-        "invalid release \"",
-        "invalid skipRange \"",
-    ];
-    let ends = READERS.iter().filter_map(|reader| {
+    let readers = "invalid package name \"|invalid image pull spec \"| version \"|invalid release \"|invalid skipRange \"";
+    let ends = readers.split('|').filter_map(|reader| {
         let from = text.find(reader)? + reader.len();
         Some(from + text.get(from..)?.find("\": ")?)
     });

@@ -199,11 +199,8 @@ fn templates_are_rendered_as_by_opm() {
     let twice = substitutes(LINE, thrice);
     for template in [BASIC, SEMVER, &twice] {
         fixture.same(template, &[]);
-        for flags in [
-            "-o yaml",
-            "-o mermaid",
-            "--migrate-level bundle-object-to-csv-metadata -o yaml",
-        ] {
+        let migrated = "--migrate-level bundle-object-to-csv-metadata -o yaml";
+        for flags in ["-o yaml", "-o mermaid", migrated] {
             fixture.same(template, &flags.split(' ').collect::<Vec<_>>());
         }
     }
@@ -259,21 +256,17 @@ fn templates_are_rendered_as_by_opm() {
 #[test]
 fn invalid_templates_are_rejected_as_by_opm() {
     let fixture = Fixture::new();
-    for (schema, flag, part) in tests::rows![
-        "olm.template.basic", "semver" => "should be olm.semver";
-        "olm.template.basic", "substitutes" => "should be olm.template.substitutes";
-        "olm.semver", "basic" => "should be olm.template.basic";
+    for (template, flags, part) in tests::rows![
+        "schema: olm.template.basic", &["semver"][..] => "should be olm.semver";
+        "schema: olm.template.basic", &["substitutes"] => "should be olm.template.substitutes";
+        "schema: olm.semver", &["basic"] => "should be olm.template.basic";
+        "", &[] => "is empty";
+        "schema: [", &[] => "error converting YAML to JSON";
+        "name: a", &[] => "missing root schema field";
+        "schema: olm.package", &[] => "unknown template schema";
+        r#"{"schema": "olm.semver", "fast": {"bundles": [{"image": "a", "image": "b"}]}}"#, &[] => "key \"image\" occurs twice";
     ] {
-        fixture.rejected(&format!("schema: {schema}"), &[flag], part);
-    }
-    for (template, part) in tests::rows![
-        "" => "is empty";
-        "schema: [" => "error converting YAML to JSON";
-        "name: a" => "missing root schema field";
-        "schema: olm.package" => "unknown template schema";
-        r#"{"schema": "olm.semver", "fast": {"bundles": [{"image": "a", "image": "b"}]}}"# => "key \"image\" occurs twice";
-    ] {
-        fixture.rejected(template, &[], part);
+        fixture.rejected(template, flags, part);
     }
     for (entries, part) in tests::rows![
         "a" => "cannot unmarshal";
@@ -353,14 +346,11 @@ entries:
 - {schema: a, Schema: b}
 - {schema: olm.package, defaultChannel: [a]}
 ";
-    fixture.rejected(
-        basic,
-        &[],
-        "8 problems · \"x/a\": package, properties · \"x/b\": relatedImages · must have an image · \
+    let parts = "8 problems · \"x/a\": package, properties · \"x/b\": relatedImages · must have an image · \
          entries[3]: object '{\"name\":\"a\"}' is missing root schema field · entries[4]: object '' is missing · \
          entries[5]: json: cannot unmarshal array · entries[6]: duplicate keys for key \"schema\" · \
-         parse package: json: cannot unmarshal array into Go struct field Package.defaultChannel",
-    );
+         parse package: json: cannot unmarshal array into Go struct field Package.defaultChannel";
+    fixture.rejected(basic, &[], parts);
     let headless = substitutes("{name: tide.v1.0.0, replaces: tide.v1.0.0}", "");
     fixture.rejected(&headless, &[], "entries are not valid FBC");
     let second = "schema: olm.template.substitutes\nentries: [{schema: olm.channel, name: a, package: b}, 7]";

@@ -1,36 +1,18 @@
 //! Reading the data for decisions, from servers that end early, are slow, or send too much.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
+use catalog::registry::{
+    Packages,
+    proto::{self, Bundle, Deprecation, GetBundleRequest, GetPackageRequest, Package, Property},
 };
-
-use catalog::{
-    Limits, Source, load,
-    registry::{
-        ClientLimits, Packages,
-        client::Error,
-        packages,
-        proto::{
-            self, Bundle, Deprecation, GetBundleRequest, GetPackageRequest, Package, Property,
-        },
-    },
-};
-use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
+use futures::{FutureExt as _, future::BoxFuture};
 use http_body_util::BodyExt as _;
-use prost::Message;
-use serde_json::json;
-use tokio::{sync::Notify, time::sleep};
 
 use crate::fixture::{Served, bundle, chained};
 use crate::hostile_servers::{
     Body, Server, answered, body_of_frames, connect, data, framed, respond, trailers,
 };
 use crate::testing::{lines, object};
+use crate::*;
 
 type Answer = Arc<dyn Fn(GetBundleRequest) -> BoxFuture<'static, Body> + Send + Sync>;
 
@@ -86,7 +68,7 @@ async fn serve(script: Script) -> Server {
 }
 
 /// Returns the result of reading some packages.
-async fn read(script: Script, bounds: ClientLimits, requested: &[&str]) -> Result<Packages, Error> {
+async fn read(script: Script, bounds: ClientLimits, requested: &str) -> Result<Packages, Error> {
     let client = connect(serve(script).await.address, bounds).await;
     packages(&client, &set(requested)).await
 }
@@ -115,8 +97,8 @@ fn served_bundle(asked: GetBundleRequest) -> Bundle {
     with!(Bundle, csv_name, package_name, csv_json: r#"{"spec": {}}"#.into())
 }
 
-fn set(names: &[&str]) -> BTreeSet<String> {
-    names.iter().map(|&name| name.to_owned()).collect()
+fn set(names: &str) -> BTreeSet<String> {
+    names.split(' ').map(str::to_owned).collect()
 }
 
 #[tokio::test]
@@ -132,7 +114,7 @@ async fn shutdown_does_not_reject_requested_bundles() {
     });
     let server = serve(with!(Script, listed: listed("tide", 20), answer)).await;
     let client = connect(server.address, ClientLimits::default()).await;
-    let requested = set(&["tide"]);
+    let requested = set("tide");
     let (read, ()) = tokio::join!(packages(&client, &requested), async {
         enough.notified().await;
         // By then, the requests for all of the last bundles are sent.
@@ -149,7 +131,7 @@ async fn unavailable_answer_is_not_a_rejection() {
     for (status, is_rejected) in [("2", true), ("5", true), ("4", false), ("14", false)] {
         let answer = answer(move |_| async move { body_of_frames(vec![trailers(status, "no")]) });
         let script = with!(Script, listed: listed("tide", 1), answer);
-        let read = read(script, ClientLimits::default(), &["tide"]).await;
+        let read = read(script, ClientLimits::default(), "tide").await;
         assert_eq!(read.is_ok(), is_rejected, "{status}: {read:?}");
     }
 }
@@ -165,8 +147,7 @@ async fn packages_beyond_the_time_limit_are_broken() {
     let all = [listed("slow", 800), listed("tide", 2)].concat();
     let bounds = with!(ClientLimits, read: Duration::from_secs(3));
     let script = with!(Script, listed: all, answer);
-    let read = read(script, bounds, &["slow", "tide"]);
-    let read = read.await.unwrap();
+    let read = read(script, bounds, "slow tide").await.unwrap();
     assert_eq!(read.packages["tide"].bundles.len(), 2);
     let slow = "timed out after 3 s while reading the requested packages, and this package is incomplete; the catalog server \
                 is too slow";
@@ -194,7 +175,7 @@ async fn packages_beyond_the_size_limit_are_broken() {
         // The size of the list counts by itself.
         with!(ClientLimits, total: 2_200_000) => "the responses for the requested packages exceed 2200000 bytes";
     ] {
-        let read = read(script.clone(), bounds, &["large", "tide", "long"]).await;
+        let read = read(script.clone(), bounds, "large tide long").await;
         let read = read.unwrap();
         assert_eq!(read.broken["large"], broken);
         assert_eq!(read.packages["tide"].bundles.len(), 2);
@@ -216,16 +197,15 @@ async fn present_packages_are_not_requested_again() {
     let all = [listed("tide", 2), listed("buoy", 1), listed("other", 1)].concat();
     let server = serve(with!(Script, listed: all, answer)).await;
     let client = connect(server.address, ClientLimits::default()).await;
-    let first = packages(&client, &set(&["tide", "none"])).await.unwrap();
+    let first = packages(&client, &set("tide none")).await.unwrap();
     assert_eq!(asked.lock().unwrap().len(), 2);
-    let both = first.merge(&client, &set(&["buoy", "tide"])).await.unwrap();
+    let both = first.merge(&client, &set("buoy tide")).await.unwrap();
     assert_eq!(asked.lock().unwrap()[2..], ["buoy.v1.0.0"]);
-    assert_eq!(both.requested, set(&["buoy", "none", "tide"]));
+    assert_eq!(both.requested, set("buoy none tide"));
     assert!(both.packages.keys().eq(["buoy", "tide"]));
     assert!(both.retained_bytes > first.retained_bytes);
     assert!(Arc::ptr_eq(&both.packages["tide"], &first.packages["tide"]));
-    let same = both.merge(&client, &set(&["none"])).await.unwrap();
-    assert_eq!(same, both);
+    assert_rows!(both.merge(&client, &set("none")).await.unwrap() => both);
     assert_eq!(asked.lock().unwrap().len(), 3);
 }
 
@@ -245,11 +225,11 @@ async fn failed_list_is_not_a_catalog() {
         let server = serve(with!(Script, listed, end: Arc::new(end))).await;
         let bounds = with!(ClientLimits, wait: Duration::from_millis(500));
         let client = connect(server.address, bounds).await;
-        let error = packages(&client, &set(&["tide"])).await.unwrap_err();
+        let error = packages(&client, &set("tide")).await.unwrap_err();
         assert!(is_expected(&error), "{name}: {error:?}");
         assert!(error.to_string().contains("ListBundles"), "{error}");
         // The content that was read before is neither changed nor extended.
-        let merged = Packages::default().merge(&client, &set(&["buoy"])).await;
+        let merged = Packages::default().merge(&client, &set("buoy")).await;
         assert!(merged.is_err(), "{name}");
     }
 }
@@ -263,8 +243,8 @@ async fn endless_package_is_discarded() {
         vec![long.remove(0); 100] => "the bundles and edges of the package exceed 67108864 bytes";
         listed("tide", 6000) => "the package has more than 5000 bundles";
     ] {
-        let read = read(with!(Script, listed), ClientLimits::default(), &["tide"]).await;
-        let read = read.unwrap();
+        let read = read(with!(Script, listed), ClientLimits::default(), "tide");
+        let read = read.await.unwrap();
         assert!(read.packages.is_empty());
         assert_eq!(read.broken["tide"], problem);
     }
@@ -291,8 +271,7 @@ async fn package_texts_are_counted_and_truncated() {
     let listed = [listed("wordy", 1), listed("large", 1), listed("tide", 1)].concat();
     let bounds = with!(ClientLimits, max_retained: 512 << 10);
     let script = with!(Script, listed, describe: Arc::new(describe), answer);
-    let read = read(script, bounds, &["wordy", "large", "tide"]).await;
-    let read = read.unwrap();
+    let read = read(script, bounds, "wordy large tide").await.unwrap();
     let large = "with this package, the requested packages of the catalog exceed 524288 bytes";
     assert_eq!(read.broken["large"], large);
     assert!(read.packages.contains_key("tide"));
@@ -339,7 +318,7 @@ async fn served_packages_are_those_of_the_files() {
     let read = load(Source::Directory(directory.path()), &Limits::default()).unwrap();
     let served = Served::start(directory.path()).await;
     let client = served.client().await;
-    let packages = packages(&client, &set(&["tide"])).await.unwrap();
+    let packages = packages(&client, &set("tide")).await.unwrap();
     let tide = &read.packages["tide"];
     let declared = tide.bundles.values();
     let declared = declared.map(|bundle| bundle.max_openshift.as_ref().unwrap().text());

@@ -1,18 +1,12 @@
 //! A catalog with content for every rpc, and servers of catalogs.
 
-use std::{net::SocketAddr, path::Path, sync::Arc};
-
-use catalog::{
-    Limits, Source,
-    registry::{Cache, Client, ClientLimits, ObserveCalls, Service, Store},
-};
-use serde_json::{Value, json};
-use tempfile::TempDir;
-use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+use catalog::registry::Service;
+use tokio::{sync::oneshot, task::JoinHandle};
 
 use crate::hostile_servers::connect;
 pub(crate) use crate::testing::chained;
 use crate::testing::{self, channel, list, object};
+use crate::*;
 
 /// Two channels, skips, a deprecation of each kind, metadata instead of manifests, a custom schema.
 pub(crate) fn anchor() -> Vec<Value> {
@@ -82,9 +76,10 @@ pub(crate) fn bundle(package: &str, version: &str, properties: &[Value]) -> Valu
 
 /// Returns a directory with both packages.
 pub(crate) fn both() -> TempDir {
+    let (anchor, buoy) = (anchor(), buoy());
     dir(&[
-        ("anchor/catalog.json", &anchor()),
-        ("buoy/catalog.json", &buoy()),
+        ("anchor/catalog.json", &anchor),
+        ("buoy/catalog.json", &buoy),
     ])
 }
 
@@ -99,8 +94,8 @@ pub(crate) fn dir(files: &[(&str, &[Value])]) -> TempDir {
 
 /// Returns a directory with a package of bundles that have a property of this size.
 pub(crate) fn big(bundles: usize, size: usize) -> TempDir {
-    let big = json!({"type": "big", "value": "x".repeat(size)});
-    let version = |at| bundle("big", &format!("1.{at}.0"), std::slice::from_ref(&big));
+    let big = [json!({"type": "big", "value": "x".repeat(size)})];
+    let version = |at| bundle("big", &format!("1.{at}.0"), &big);
     let bundles: Vec<_> = (0..bundles).map(version).collect();
     dir(&[("big.json", &chained("big", "c", &bundles))])
 }

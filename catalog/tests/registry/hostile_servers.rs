@@ -1,33 +1,17 @@
 //! Our client against servers that stall, truncate, never end, lie, or lack the API.
 
-use std::{
-    convert::Infallible,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::convert::Infallible;
 
 use bytes::Bytes;
-use catalog::registry::{
-    Client, ClientLimits,
-    client::Error,
-    proto::{Bundle, Package},
-};
-use futures::{StreamExt, TryStreamExt, stream};
+use catalog::registry::proto::{Bundle, Package};
+use futures::stream;
 use http::{HeaderMap, Request, Response};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use prost::Message;
-use tokio::{
-    net::TcpListener,
-    sync::Notify,
-    time::{sleep, timeout},
-};
+
+use crate::*;
 
 pub(crate) type Body = stream::BoxStream<'static, Result<Frame<Bytes>, std::io::Error>>;
 
@@ -124,17 +108,15 @@ pub(crate) async fn connect(address: SocketAddr, bounds: ClientLimits) -> Client
 async fn list(address: SocketAddr, bounds: ClientLimits) -> (usize, Option<Error>) {
     let client = connect(address, bounds).await;
     let mut list = Box::pin(client.list_bundles());
+    let mut count = 0;
     let drained = async {
-        let mut count = 0;
-        loop {
-            match list.try_next().await {
-                Ok(Some(_)) => count += 1,
-                Ok(None) => return (count, None),
-                Err(error) => return (count, Some(error)),
-            }
+        while list.try_next().await?.is_some() {
+            count += 1;
         }
+        Ok::<_, Error>(())
     };
-    timeout(Duration::from_secs(30), drained).await.unwrap()
+    let end = timeout(Duration::from_secs(30), drained).await.unwrap();
+    (count, end.err())
 }
 
 /// Formats an error in short, such as `Stalled ListBundles 300ms, temporary`.
@@ -163,8 +145,7 @@ async fn list_error_names_the_fault_of_the_server() {
         "stalls at once", || then_nothing(Vec::new()) => "0: Stalled ListBundles 300ms, temporary";
         "stalls after one", || then_nothing(vec![data(message("a"))]) => "1: Stalled ListBundles 300ms, temporary";
         "stalls after three", || then_nothing(vec![data(message("a")), data(message("a")), data(message("a"))]) => "3: Stalled ListBundles 300ms, temporary";
-        "stalls in a message", || then_nothing(vec![data(message("a").slice(..4))])
-            => "0: Stalled ListBundles 300ms, temporary";
+        "stalls in a message", || then_nothing(vec![data(message("a").slice(..4))]) => "0: Stalled ListBundles 300ms, temporary";
         "has no status", || body_of_frames(vec![data(message("a"))]) => "1: Broken ListBundles, temporary";
         "breaks", || {
             let broken = stream::once(async { Err(std::io::Error::other("broken")) });
@@ -200,8 +181,7 @@ async fn list_error_names_the_fault_of_the_server() {
 #[tokio::test]
 async fn silent_server_times_out() {
     let address = respond(|_| std::future::pending()).await.address;
-    let expected = "0: Stalled ListBundles 300ms, temporary";
-    assert_eq!(ended(list(address, bounds()).await), expected);
+    assert_rows!(ended(list(address, bounds()).await) => "0: Stalled ListBundles 300ms, temporary");
     let client = connect(address, bounds()).await;
     let error = client.get_package("a").await.unwrap_err();
     assert_eq!(short(&error), "Stalled GetPackage 300ms, temporary");
@@ -215,8 +195,7 @@ async fn silent_server_times_out() {
         drop(connection);
     });
     let bounds = with!(ClientLimits, connect: SHORT; ..bounds());
-    let client = Client::connect(&address.to_string(), bounds).await;
-    if let Ok(client) = client {
+    if let Ok(client) = Client::connect(&address.to_string(), bounds).await {
         let package = timeout(Duration::from_secs(30), client.get_package("a")).await;
         let error = package.unwrap().unwrap_err();
         assert!(error.is_temporary(), "{error:?}");
@@ -235,8 +214,8 @@ async fn endless_list_is_bounded() {
     };
     // These servers are busy and therefore slow.
     let patient = with!(ClientLimits, wait: Duration::from_secs(30); ..bounds());
-    let (count, error) = list(endless(10).await, patient).await;
-    assert_eq!(ended((count, error)), "1000: TooLarge 1000 messages");
+    let end = list(endless(10).await, patient).await;
+    assert_eq!(ended(end), "1000: TooLarge 1000 messages");
     let (count, error) = list(endless(10_000).await, patient).await;
     assert!(count < 105, "{count}");
     assert_eq!(short(&error.unwrap()), "TooLarge 1048576 bytes");
@@ -252,17 +231,15 @@ async fn endless_list_is_bounded() {
     let bounds = with!(ClientLimits, list: Duration::from_secs(1); ..bounds());
     let (count, error) = list(slow, bounds).await;
     assert!((1..=20).contains(&count), "{count}");
-    let error = short(&error.unwrap());
-    assert_eq!(error, "Stalled ListBundles 1s, temporary");
+    assert_rows!(short(&error.unwrap()) => "Stalled ListBundles 1s, temporary");
 }
 
 #[tokio::test]
 async fn foreign_server_is_rejected() {
     let page = respond(|_| {
-        let page = body_of_frames(vec![data("<html>")]);
-        let answer = Response::builder().status(404);
-        let answer = answer.header("content-type", "text/html");
-        std::future::ready(answer.body(StreamBody::new(page)).unwrap())
+        let page = StreamBody::new(body_of_frames(vec![data("<html>")]));
+        let answer = Response::builder().header("content-type", "text/html");
+        std::future::ready(answer.status(404).body(page).unwrap())
     });
     let client = connect(page.await.address, bounds()).await;
     let error = client.get_package("a").await.unwrap_err();
@@ -289,7 +266,7 @@ async fn closed_port_is_a_connect_error() {
 
 #[tokio::test]
 async fn list_is_requested_on_first_read() {
-    let asked = Arc::new(AtomicU64::new(0));
+    let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let address = server(move || {
         count.fetch_add(1, Ordering::SeqCst);

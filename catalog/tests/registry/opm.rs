@@ -2,30 +2,17 @@
 //!
 //! If opm's order is random, both sides are sorted. Manifests are compared as values.
 
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    process::{Child, Stdio},
-    sync::Arc,
-    time::Duration,
-};
-
-use catalog::{
-    Limits, Source, load,
-    registry::{Client, ClientLimits, packages},
-};
-use serde_json::{Value, json};
-use tempfile::TempDir;
-use tonic::Status;
+use std::process::{Child, Stdio};
 
 use crate::dynamic::Dynamic;
 use crate::fixture::{Served, anchor, both, bundle, buoy, chained, dir};
 use crate::hostile_servers::connect;
+use crate::*;
 
 /// `opm serve`, killed on drop.
 struct Opm {
     child: Child,
-    address: std::net::SocketAddr,
+    address: SocketAddr,
     _place: TempDir,
 }
 
@@ -57,11 +44,10 @@ impl Opm {
             {
                 return opm;
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            sleep(Duration::from_millis(100)).await;
         }
-        let found = tests::opm(catalog, &["validate", "."]);
-        let message = String::from_utf8_lossy(&found.stderr);
-        panic!("opm does not serve: {message}");
+        let stderr = tests::opm(catalog, &["validate", "."]).stderr;
+        panic!("opm does not serve: {}", String::from_utf8_lossy(&stderr));
     }
 }
 
@@ -190,8 +176,7 @@ async fn answers_equal_those_of_opm() {
 // parity: grpc-12
 #[tokio::test(flavor = "multi_thread")]
 async fn packages_of_opm_equal_those_of_its_catalog() {
-    let metadata =
-        |min: &str| json!({"type": "olm.csv.metadata", "value": {"minKubeVersion": min}});
+    let metadata = |min| json!({"type": "olm.csv.metadata", "value": {"minKubeVersion": min}});
     let plain = json!({"type": "olm.bundle.mediatype", "value": "plain+v0"});
     let needs = [
         metadata("1.26.0"),
@@ -209,13 +194,12 @@ async fn packages_of_opm_equal_those_of_its_catalog() {
     let mut raft = chained("raft", "stable", &bundles);
     raft[1]["entries"][3]["skips"] = json!(["raft.v1.0.0", "raft.v0.9.0"]);
     raft[1]["entries"][3]["skipRange"] = json!(">=1.0.0 <1.2.0");
-    raft.push(
-        json!({"schema": "olm.deprecations", "package": "raft", "entries": [
-            {"reference": {"schema": "olm.package"}, "message": "use buoy"},
-            {"reference": {"schema": "olm.channel", "name": "stable"}, "message": "it is obsolete"},
-            {"reference": {"schema": "olm.bundle", "name": "raft.v1.0.0"}, "message": "it leaks"},
-        ]}),
-    );
+    let deprecated = json!([
+        {"reference": {"schema": "olm.package"}, "message": "use buoy"},
+        {"reference": {"schema": "olm.channel", "name": "stable"}, "message": "it is obsolete"},
+        {"reference": {"schema": "olm.bundle", "name": "raft.v1.0.0"}, "message": "it leaks"},
+    ]);
+    raft.push(json!({"schema": "olm.deprecations", "package": "raft", "entries": deprecated}));
     let catalog = dir(&[("raft", &raft)]);
     let opm = Opm::start(catalog.path()).await;
     let client = connect(opm.address, ClientLimits::default()).await;
@@ -224,8 +208,7 @@ async fn packages_of_opm_equal_those_of_its_catalog() {
     let served = packages(&client, &requested).await.unwrap();
     let read = load(Source::Directory(catalog.path()), &Limits::default()).unwrap();
     assert!(served.broken.is_empty());
-    let packages = served.packages.into_iter();
-    let packages = packages.map(|(name, package)| (name, Arc::unwrap_or_clone(package)));
-    let packages: BTreeMap<_, _> = packages.collect();
-    assert_eq!(packages, read.packages);
+    let packages = read.packages.into_iter();
+    let packages = packages.map(|(name, package)| (name, Arc::new(package)));
+    assert_eq!(served.packages, packages.collect::<BTreeMap<_, _>>());
 }

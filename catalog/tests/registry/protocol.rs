@@ -20,8 +20,7 @@ fn descriptors_are_generated_from_the_protocol() {
     if std::env::var("RUKPAK_GENERATE").is_ok_and(|value| value == "write") {
         fs::write(&file, &made).unwrap();
     }
-    let is_current = fs::read(&file).unwrap() == made;
-    assert!(is_current, "proto/registry.bin is stale: make generate");
+    assert_rows!(fs::read(&file).unwrap() == made => true, "proto/registry.bin is stale: make generate");
 }
 
 /// Fills every field of a message, and converts it with the descriptor and back.

@@ -1,17 +1,10 @@
 //! Published bundles, rendered by opm into a catalog that both `opm serve` and this crate serve.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::process::Command;
 
-use serde_json::{Value, json};
-
-use crate::{
-    fixture::{chained, dir},
-    opm::{assert_same, questions},
-};
+use crate::fixture::{chained, dir};
+use crate::opm::{assert_same, questions};
+use crate::*;
 
 /// Number of bundles from the corpus.
 const OF_CORPUS: usize = 30;

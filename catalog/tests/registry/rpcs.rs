@@ -1,14 +1,10 @@
 //! Properties that the comparison with opm does not cover: the order of answers, ignored fields, and custom schemas.
 //! The client is generated from the API file.
 
-use serde_json::{Value, json};
-use tonic::Code;
-
-use crate::{
-    dynamic::Dynamic,
-    fixture::{Served, bundle, dir},
-    testing::{chained, starts},
-};
+use crate::dynamic::Dynamic;
+use crate::fixture::{Served, bundle, dir};
+use crate::testing::{chained, starts};
+use crate::*;
 
 /// Formats an entry as `channel bundle replaces`.
 fn edges(answers: &[Value]) -> Vec<String> {
@@ -44,10 +40,9 @@ async fn answers_have_an_order() {
     let served = Served::both().await;
     let client = Dynamic::connect(served.address).await;
     // The plural is ignored.
-    let api =
-        json!({"group": "sea.example.com", "version": "v1", "kind": "Anchor", "plural": "other"});
+    let api = json!({"group": "sea.example.com", "version": "v1", "kind": "Anchor", "plural": "-"});
     let replaced = |name: &str| json!({"csvName": name});
-    for (rpc, asked, expected) in tests::rows![
+    assert_each!(|rpc, asked, expected| edges(&client.call(rpc, asked).await.unwrap()) => expected;
         // The second bundle only skips it, and names the one that it replaces.
         "GetChannelEntriesThatReplace", replaced("anchor.v1.0.0") => &[
             "stable anchor.v1.1.0 anchor.v1.0.0", "stable anchor.v2.0.0 anchor.v1.1.0",
@@ -64,10 +59,7 @@ async fn answers_have_an_order() {
             "alpha anchor.v2.0.0 anchor.v1.1.0", "stable anchor.v2.0.0 anchor.v1.1.0", "stable anchor.v2.0.0 anchor.v1.0.0",
             "stable buoy.v1.0.0 -",
         ];
-    ] {
-        let answers = client.call(rpc, asked).await;
-        assert_eq!(edges(&answers.unwrap()), expected, "{rpc}");
-    }
+    );
 }
 
 // parity: load-2, grpc-6
@@ -84,21 +76,18 @@ async fn custom_schemas_need_an_explicit_request() {
         &[("x-other", "true")],
         &[],
     ] {
-        let found = client.call_with(RPC, asked.clone(), headers).await.unwrap();
-        assert_eq!(found, [] as [Value; 0]);
+        assert_rows!(client.call_with(RPC, asked.clone(), headers).await.unwrap() => [] as [Value; 0]);
     }
     let knowing = [(key, "true")];
     let ask = |asked: Value| client.call_with(RPC, asked, &knowing);
     let first = json!({"schema": "example.charts", "package": "anchor", "name": "a", "deep": {"list": [1.0, "two", null, true]}});
     let second = json!({"schema": "example.charts", "package": "anchor", "name": "b"});
     let without = json!({"schema": "example.charts", "name": "everyone's"});
-    for (asked, expected) in tests::rows![
+    assert_each!(|asked, expected| ask(asked).await.unwrap() => expected;
         asked => vec![first, second];
         json!({"schema": "example.charts"}) => vec![without];
         json!({"schema": "absent.s", "packageName": "anchor"}) => vec![];
-    ] {
-        assert_eq!(ask(asked).await.unwrap(), expected);
-    }
+    );
 
     for (asked, problem) in tests::rows![
         json!({"packageName": "anchor"}) => "schema is required";

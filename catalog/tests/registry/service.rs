@@ -1,15 +1,11 @@
 //! The service apart from the rpcs: health, reflection, limits, shutdown; and our client against it.
 
-use std::time::Duration;
-
-use futures::TryStreamExt;
-use prost::Message;
-use tokio::{net::TcpStream, time::timeout};
-use tonic::{Code, transport::Endpoint};
+use tokio::net::TcpStream;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::{v1, v1alpha};
 
 use crate::fixture::{Served, big};
+use crate::*;
 
 async fn channel(served: &Served) -> tonic::transport::Channel {
     let endpoint = Endpoint::from_shared(format!("http://{}", served.address));
@@ -48,8 +44,8 @@ async fn reflection_returns_the_protocol() {
             answer.unwrap().unwrap().message_response.unwrap()
         }
     };
-    let list = ask(MessageRequest::ListServices(String::new())).await;
-    let MessageResponse::ListServicesResponse(list) = list else {
+    let list = MessageRequest::ListServices(String::new());
+    let MessageResponse::ListServicesResponse(list) = ask(list).await else {
         panic!("no list");
     };
     let names = list.service.into_iter().map(|service| service.name);

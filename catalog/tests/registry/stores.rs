@@ -1,22 +1,13 @@
 //! Stores in their directory: build, reuse, rejection and omission.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-};
+use std::os::unix::fs::PermissionsExt;
 
-use catalog::{
-    Limits, Source,
-    registry::{Cache, Error, Store, StoreError},
-};
-use serde_json::{Value, json};
+use catalog::registry::{Error, StoreError};
 
-use crate::{
-    dynamic::Dynamic,
-    fixture::{Served, anchor, build, bundle, buoy, chained, dir, write},
-    testing::{has, starts},
-};
+use crate::dynamic::Dynamic;
+use crate::fixture::{Served, anchor, build, bundle, buoy, chained, dir, write};
+use crate::testing::{has, starts};
+use crate::*;
 
 fn load(cache: &Cache, catalog: &Path) -> Result<Store, Error> {
     cache.load(Source::Directory(catalog), &Limits::default())
@@ -28,10 +19,10 @@ fn load_or_build(cache: &Cache, catalog: &Path) -> (Store, bool) {
 }
 
 fn only(directory: &Path) -> PathBuf {
-    let files = fs::read_dir(directory).unwrap();
-    let mut files: Vec<PathBuf> = files.map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(files.len(), 1);
-    files.remove(0)
+    let mut files = fs::read_dir(directory).unwrap();
+    let file = files.next().unwrap().unwrap();
+    assert!(files.next().is_none());
+    file.path()
 }
 
 // parity: grpc-7, complaint-18
@@ -46,10 +37,9 @@ fn store_is_built_once_and_loaded_for_the_same_content() {
     let error = load(&cache, &catalog.path().join("absent")).unwrap_err();
     assert!(matches!(error, Error::Source(_)), "{error:?}");
 
-    let (first, is_new) = load_or_build(&cache, catalog.path());
-    assert!(is_new);
-    let (second, is_new) = load_or_build(&cache, catalog.path());
-    assert!(!is_new);
+    let [(first, is_new), (second, is_new_again)] =
+        [(); 2].map(|()| load_or_build(&cache, catalog.path()));
+    assert_eq!((is_new, is_new_again), (true, false));
     assert_eq!(first.digest(), second.digest());
     assert_eq!(load(&cache, catalog.path()).unwrap().packages(), 1);
 
@@ -62,10 +52,10 @@ fn store_is_built_once_and_loaded_for_the_same_content() {
     assert_eq!((mode(&directory), mode(&only(&directory))), (0o770, 0o660));
 
     write(catalog.path(), "b.json", &buoy());
-    let text = load(&cache, catalog.path()).unwrap_err().to_string();
     let reported = first.digest().to_string();
     let start = format!("cache requires rebuild: cache reports digest as {reported:?}");
-    starts(text, &(start + ", but computed digest is \""));
+    let error = load(&cache, catalog.path()).unwrap_err();
+    starts(error, &(start + ", but computed digest is \""));
 
     // The old store is deleted, but open readers continue.
     let (new, is_new) = load_or_build(&cache, catalog.path());
@@ -144,25 +134,24 @@ fn truncated_and_foreign_files_are_rebuilt() {
     let at = long.len() - 80;
     long[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
     bad.push(long);
-    for bytes in bad {
-        fs::write(&file, &bytes).unwrap();
-        let error = Store::open(&file).unwrap_err();
-        let is_damaged = matches!(error, StoreError::Damaged { .. });
-        assert!(is_damaged, "{} bytes: {error:?}", bytes.len());
+    let rebuild = || {
         assert!(load(&cache, catalog.path()).is_err());
         let (store, is_new) = load_or_build(&cache, catalog.path());
         assert!(is_new);
         store.verify().unwrap();
+    };
+    for bytes in bad {
+        fs::write(&file, &bytes).unwrap();
+        let error = Store::open(&file).unwrap_err();
+        assert_rows!(matches!(error, StoreError::Damaged { .. }) => true, "{} bytes: {error:?}", bytes.len());
+        rebuild();
     }
     // The store can be opened, but its content is damaged.
     let mut damaged = good;
     damaged[8] ^= 1;
     fs::write(&file, damaged).unwrap();
     Store::open(&file).unwrap();
-    assert!(load(&cache, catalog.path()).is_err());
-    let (store, is_new) = load_or_build(&cache, catalog.path());
-    assert!(is_new);
-    store.verify().unwrap();
+    rebuild();
 }
 
 /// A digest or a checksum covers every byte of the file, or the byte is never read.
@@ -213,16 +202,15 @@ async fn edges_bypass_bundles_of_other_formats() {
     let served = Served::start(catalog.path()).await;
     let client = Dynamic::connect(served.address).await;
     let call = async |rpc: &str, asked| client.call(rpc, asked).await.unwrap();
-    let expected = json!({"name": "mixed", "channels": [{"name": "all", "csvName": "mixed.v3.0.0"}], "defaultChannelName": "all"});
-    let answers = [expected];
-    assert_eq!(call("GetPackage", json!({"name": "mixed"})).await, answers);
     let bundles = call("ListBundles", json!({})).await;
-    assert_eq!(bundles.len(), 2);
-    assert_eq!(bundles[1]["csvName"], "mixed.v3.0.0");
-    assert_eq!(bundles[1]["replaces"], "mixed.v1.0.0");
-    assert_eq!(bundles[1]["skips"], json!(["mixed.v1.5.0"]));
-    let packages = call("ListPackages", json!({})).await;
-    assert_eq!(packages, [json!({"name": "mixed"})]);
+    let edges = ["csvName", "replaces", "skips"].map(|field| &bundles[1][field]);
+    let channels = json!([{"name": "all", "csvName": "mixed.v3.0.0"}]);
+    assert_rows! {
+        call("GetPackage", json!({"name": "mixed"})).await
+            => [json!({"name": "mixed", "channels": channels, "defaultChannelName": "all"})];
+        (bundles.len(), json!(edges)) => (2, json!(["mixed.v3.0.0", "mixed.v1.0.0", ["mixed.v1.5.0"]]));
+        call("ListPackages", json!({})).await => [json!({"name": "mixed"})];
+    }
 }
 
 // parity: validate-11, grpc-5

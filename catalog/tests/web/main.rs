@@ -9,7 +9,7 @@
     reason = "helpers of tests fail by panicking"
 )]
 
-#[macro_use(with)]
+#[macro_use(assert_rows, with)]
 extern crate tests;
 
 #[path = "../../src/testing.rs"]
@@ -79,9 +79,8 @@ impl Site {
     fn put(&self, name: &str, text: &str) -> PutOutcome {
         let dir = tempfile::tempdir_in(&self.dir).unwrap();
         fs::write(dir.path().join("catalog.json"), text).unwrap();
-        let source = Source::Directory(dir.path());
-        let put = self.shelf.put(name, None, source, &Limits::default());
-        put.unwrap()
+        let (source, limits) = (Source::Directory(dir.path()), Limits::default());
+        self.shelf.put(name, None, source, &limits).unwrap()
     }
 
     fn get(&self, path: &str) -> RequestBuilder {
@@ -112,9 +111,8 @@ impl Answer {
     fn names(&self) -> Vec<String> {
         let name = |line: &str| {
             let blob: Value = serde_json::from_str(line).unwrap();
-            ["schema", "name"]
-                .map(|key| blob[key].as_str().unwrap_or("-").to_owned())
-                .join(" ")
+            let [schema, name] = ["schema", "name"].map(|key| blob[key].as_str().unwrap_or("-"));
+            format!("{schema} {name}")
         };
         self.text().lines().map(name).collect()
     }
@@ -132,9 +130,8 @@ async fn answer(request: RequestBuilder) -> Answer {
 /// Two packages with two bundles each; the keys of the blobs are not sorted.
 fn catalog() -> String {
     let blob = |package: &str, schema: &str, name: &str| {
-        format!(
-            "{{\"schema\": \"{schema}\", \"package\": \"{package}\", \"name\": \"{name}\", \"z\": 1, \"a\": \"<&>\"}}\n"
-        )
+        let names = format!(r#""schema": "{schema}", "package": "{package}", "name": "{name}""#);
+        format!("{{{names}, \"z\": 1, \"a\": \"<&>\"}}\n")
     };
     testing::list([("etcd", 0), ("vault", 2)], |(package, first)| {
         let channel = testing::package(package, "stable");

@@ -70,25 +70,16 @@ mod tests {
 
     #[test]
     fn community_groups_end_in_a_community_domain() {
-        for (groups, protected) in ::tests::rows![
-            &["k8s.io", "kubernetes.io", "keda.k8s.io", "a.b.kubernetes.io"][..] => true;
-            &["myk8s.io", "k8s.io.example.com", "example.com", ""] => false;
-        ] {
-            for &group in groups {
-                assert_eq!(is_protected(group), protected, "{group}");
-            }
-        }
+        assert_rows!(["k8s.io", "kubernetes.io", "keda.k8s.io", "a.b.kubernetes.io"].map(is_protected) => [true; 4]);
+        assert_rows!(["myk8s.io", "k8s.io.example.com", "example.com", ""].map(is_protected) => [false; 4]);
     }
 
     #[test]
     fn an_approval_is_a_url_or_an_admission() {
-        for (annotations, accepted) in ::tests::rows![
-            &["https://github.com/kubernetes/enhancements/pull/1111", "unapproved", "unapproved, experimental"][..] => true;
-            &["", "yes", "/path", "https://", "https:///path", "://host", "https://host/a b"] => false;
-        ] {
-            for &annotation in annotations {
-                assert_eq!(is_accepted(annotation), accepted, "{annotation}");
-            }
-        }
+        let url = "https://github.com/kubernetes/enhancements/pull/1111";
+        assert_rows!([url, "unapproved", "unapproved, experimental"].map(is_accepted) => [true; 3]);
+        let bad = ["", "yes", "/path", "https://", "https:///path"];
+        assert_rows!(bad.map(is_accepted) => [false; 5]);
+        assert_rows!(["://host", "https://host/a b"].map(is_accepted) => [false; 2]);
     }
 }

@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn releases_serve_their_apis() {
         let removed = |until, successor| Some(NotServed::Removed { until, successor });
-        for (api, kind, target, expected) in ::tests::rows![
+        assert_each!(|api, kind, target, expected| unserved(api, kind, KubeVersion::new(target.0, target.1)) => expected;
             "policy/v1beta1", "PodDisruptionBudget", (1, 20) => None;
             "policy/v1beta1", "PodDisruptionBudget", (1, 24) => None;
             "policy/v1beta1", "PodDisruptionBudget", (1, 25) => removed(25, Some("policy/v1"));
@@ -241,9 +241,6 @@ mod tests {
             "example.com/v1beta1", "Ingress", (1, 36) => None;
             "batch/v1beta1", "Ingress", (1, 36) => None;
             "", "", (1, 36) => None;
-        ] {
-            let target = KubeVersion::new(target.0, target.1);
-            assert_rows!(unserved(api, kind, target) => expected, "{api} {kind} {target}");
-        }
+        );
     }
 }

@@ -21,8 +21,7 @@ impl Bundle {
     fn good() -> Self {
         let image = "example.com/etcd@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         let example =
-            json!([{"apiVersion": "example.com/v1", "kind": "Etcd", "metadata": {"name": "a"}}])
-                .to_string();
+            r#"[{"apiVersion": "example.com/v1", "kind": "Etcd", "metadata": {"name": "a"}}]"#;
         let csv = json!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
             "metadata": {"name": "etcd.v1.2.3", "annotations": {
@@ -34,9 +33,7 @@ impl Bundle {
                 "links": [{"name": "Home", "url": "https://example.com"}],
                 "icon": [{"base64data": "PHN2Zy8+", "mediatype": "image/svg+xml"}],
                 "relatedImages": [{"name": "etcd", "image": image}],
-                "installModes": [
-                    {"type": "OwnNamespace", "supported": false}, {"type": "AllNamespaces", "supported": true},
-                ],
+                "installModes": [{"type": "OwnNamespace", "supported": false}, {"type": "AllNamespaces", "supported": true}],
                 "customresourcedefinitions": {"owned": [{
                     "name": "etcds.example.com", "kind": "Etcd", "version": "v1", "description": "A cluster",
                 }]},
@@ -56,18 +53,9 @@ impl Bundle {
                 }},
             },
         });
-        let annotations = json!({"annotations": {
-            "operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
-            "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
-            "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
-            "operators.operatorframework.io.bundle.package.v1": "etcd",
-            "operators.operatorframework.io.bundle.channels.v1": "stable",
-            "operators.operatorframework.io.bundle.channel.default.v1": "stable",
-        }});
-        Self::default()
-            .file(CSV, csv)
-            .file(CRD, crd("etcds", "Etcd"))
-            .file(ANNOTATIONS, annotations)
+        let files = Self::default().file(CSV, csv);
+        let files = files.file(CRD, crd("etcds", "Etcd"));
+        files.file(ANNOTATIONS, ::tests::registry_annotations("etcd", "stable"))
     }
 
     /// Sets an annotation of the CSV.
@@ -93,12 +81,9 @@ impl Bundle {
             text.trim_end().to_owned()
         };
         let advice: Vec<String> = advice.iter().map(brief).collect();
-        let prefixes = [
-            "operators.operatorframework.io.bundle.",
-            "spec.install.spec.",
-        ]
-        .into_iter();
-        prefixes.fold(advice.join(", "), |text, prefix| text.replace(prefix, "…"))
+        let advice = advice.join(", ");
+        let advice = advice.replace("operators.operatorframework.io.bundle.", "…");
+        advice.replace("spec.install.spec.", "…")
     }
 }
 
@@ -109,16 +94,12 @@ fn csv(pointer: &str, value: impl Into<Value>) -> Bundle {
 
 fn crd(plural: &str, kind: &str) -> Value {
     json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("{plural}.example.com")},
         "spec": {
-            "group": "example.com",
+            "group": "example.com", "scope": "Namespaced",
             "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase()},
-            "scope": "Namespaced",
-            "versions": [
-                {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}},
-            ],
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
         },
     })
 }

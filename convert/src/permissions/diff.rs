@@ -252,15 +252,13 @@ mod tests {
             objects("a", None, &rules)
         };
         let bound = || objects("view", None, &json!([])).split_off(1);
-        for (before, after, expected) in ::tests::rows![
+        let line = |text| format!("ServiceAccount etcd/etcd, in the whole cluster: {text}");
+        assert_each!(|before, after, expected| lines(&before, &after) => Vec::from_iter(expected.map(line));
             urls(&["/a/*"]), urls(&["/a/b"]) => None;
             urls(&["/a"]), urls(&["/a", "/b"]) => Some("{\"nonResourceURLs\":[\"/b\"],\"verbs\":[\"get\"]}");
             bound(), bound() => None;
             vec![], bound() => Some("whatever ClusterRole view allows");
-        ] {
-            let place = "ServiceAccount etcd/etcd, in the whole cluster";
-            assert_rows!(lines(&before, &after) => Vec::from_iter(expected.map(|expected| format!("{place}: {expected}"))));
-        }
+        );
     }
 
     #[test]
@@ -281,7 +279,6 @@ mod tests {
     #[test]
     fn permissions_beyond_the_budget_count_as_gained() {
         let many: Vec<String> = (0..1000).map(|n| format!("r{n}")).collect();
-        let many: Vec<&str> = many.iter().map(String::as_str).collect();
         let rules = json!([{"apiGroups": many, "resources": many, "verbs": ["get"]}]);
         let some = objects("a", None, &rule("g", &["r"], &["get"]));
         let after = objects("a", None, &rules);

@@ -7,7 +7,7 @@ use super::*;
 fn valid_bundle_is_converted_as_by_olm() {
     let conversion = Bundle::good().convert();
     // In applicable order. Clusters contain these names: a change would orphan installed objects.
-    let expected = [
+    assert_rows!(names(&conversion) => [
         "Namespace tide-system",
         "CustomResourceDefinition tides.sea.example.com",
         "ServiceAccount tide-system/tide",
@@ -16,10 +16,9 @@ fn valid_bundle_is_converted_as_by_olm() {
         "ClusterRoleBinding tide.v1.4.0-tide-4au2us5cyf7i3",
         "ClusterRoleBinding tide.v1.4.0-tide-h1xcshjx854m2",
         "Deployment tide-system/tide-operator",
-    ];
-    assert_eq!(names(&conversion), expected);
+    ]);
     // The Deployment has the fields that OLM sets.
-    let expected = json!({
+    assert_rows!(*object(&conversion, "Deployment", "tide-operator") => json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": "tide-operator", "namespace": "tide-system", "labels": {"part": "operator"}},
         "spec": {
@@ -34,9 +33,7 @@ fn valid_bundle_is_converted_as_by_olm() {
                 }]},
             },
         },
-    });
-    let deployment = object(&conversion, "Deployment", "tide-operator");
-    assert_eq!(*deployment, expected);
+    }));
     // Permissions become cluster-wide, and then include reading namespaces.
     let roles = objects(&conversion).iter();
     let roles = roles.filter(|object| object.kind() == "ClusterRole");
@@ -63,10 +60,9 @@ fn output_does_not_depend_on_file_names() {
     let [csv, crd] = [CSV, CRD].map(|path| Bundle::good().json(path));
     let removed = || Bundle::good().without(CSV).without(CRD);
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [csv, crd]});
+    let renamed = removed().file("manifests/0.yaml", &crd);
     for other in [
-        removed()
-            .file("manifests/0.yaml", &crd)
-            .file("manifests/1.json", &csv),
+        renamed.file("manifests/1.json", &csv),
         removed().file(CRD, list),
         removed().file(CSV, format!("---\n{csv}\n---\n{crd}\n")),
     ] {
@@ -81,9 +77,8 @@ fn install_namespaces_precede_annotations() {
         let annotations = json!({"olm.operatorNamespace": "stale", "olm.targetNamespaces": "stale", "support": "yes"});
         bundle.csv("/metadata/annotations", annotations)
     };
-    let with = |field: &str, value| {
-        Bundle::good().csv(&format!("{DEPLOYMENTS}/0/spec/template/{field}"), value)
-    };
+    let pod = format!("{DEPLOYMENTS}/0/spec/template");
+    let with = |field: &str, value| Bundle::good().csv(&format!("{pod}/{field}"), value);
     let env = json!([{"name": "OPERATOR_NAMESPACE",
         "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['olm.operatorNamespace']"}}}]);
     let own = json!({"olm.operatorNamespace": "own", "olm.targetNamespaces": "own"});

@@ -38,9 +38,11 @@ fn max_openshift_is_read_from_every_spelling() {
     };
     let max = |bundle: &Bundle| {
         let declared = declared(bundle);
-        let version = &declared["version"];
-        let version = format!("{}.{}", version["major"], version["minor"]);
-        [declared["raw"].as_str().unwrap().to_owned(), version]
+        let [major, minor] = ["major", "minor"].map(|part| &declared["version"][part]);
+        [
+            declared["raw"].as_str().unwrap().to_owned(),
+            format!("{major}.{minor}"),
+        ]
     };
     let list = r#"[{"type": "olm.maxOpenShiftVersion", "value": 4.10}]"#;
     let installed = r#"{"properties": [{"type": "olm.maxOpenShiftVersion", "value": "4.20"}]}"#;

@@ -13,9 +13,7 @@ impl Bundle {
             "metadata": {"name": "tide.v1.4.0", "annotations": {"alm-examples": "[]", "support": ""}},
             "spec": {
                 "version": "1.4.0", "replaces": "tide.v1.3.0", "skips": ["tide.v1.3.1"], "minKubeVersion": "1.25.0",
-                "installModes": [
-                    {"type": "OwnNamespace", "supported": false}, {"type": "AllNamespaces", "supported": true},
-                ],
+                "installModes": [{"type": "OwnNamespace", "supported": false}, {"type": "AllNamespaces", "supported": true}],
                 "customresourcedefinitions": {
                     "owned": [{"name": "tides.sea.example.com", "version": "v1", "kind": "Tide"}],
                     "required": [{"name": "moons.sky.example.com", "version": "v1", "kind": "Moon"}],
@@ -54,15 +52,9 @@ impl Bundle {
             },
             "status": {"conditions": []},
         });
-        let annotations = "annotations:\n  \
-            operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n  \
-            operators.operatorframework.io.bundle.manifests.v1: manifests/\n  \
-            operators.operatorframework.io.bundle.metadata.v1: metadata/\n  \
-            operators.operatorframework.io.bundle.package.v1: tide\n  \
-            operators.operatorframework.io.bundle.channels.v1: stable,fast\n  \
-            operators.operatorframework.io.bundle.channel.default.v1: stable\n";
+        let annotations = tests::registry_annotations("tide", "stable,fast");
         let files = Self::default().file(CSV, csv).file(CRD, crd);
-        files.file(ANNOTATIONS, annotations)
+        files.file(ANNOTATIONS, yaml::to_string(&annotations).unwrap())
     }
 
     pub(crate) fn convert(&self) -> Conversion {
@@ -111,9 +103,8 @@ pub(crate) fn template(conversion: &Conversion) -> &Value {
 /// Returns the identities of the objects in their order.
 pub(crate) fn names(conversion: &Conversion) -> Vec<String> {
     let objects = objects(conversion).iter();
-    objects
-        .map(|object| object.identity().to_string())
-        .collect()
+    let names = objects.map(|object| object.identity().to_string());
+    names.collect()
 }
 
 /// Returns the [`names`] that start with a kind.

@@ -96,9 +96,8 @@ fn warnings_name_the_rejecting_tool() {
         "/apiVersion".into(), json!("operators.coreos.com/v1") => "OLM treats it as operators.coreos.com/v1alpha1";
     ] {
         let report = Bundle::good().csv(&pointer, value).convert().report;
-        let is_reported = report
-            .with_level(Level::Warning)
-            .any(|warning| warning.message.ends_with(expected));
+        let mut warnings = report.with_level(Level::Warning);
+        let is_reported = warnings.any(|warning| warning.message.ends_with(expected));
         assert!(is_reported, "{expected}: {:?}", report.findings);
     }
 }

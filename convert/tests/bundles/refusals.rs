@@ -19,57 +19,55 @@ fn webhook(name: &str) -> Value {
 #[test]
 fn each_reason_has_its_code_and_location() {
     let object = |api: &str, kind: &str, name: &str| json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}});
-    let deployment = &Bundle::good().json(CSV)["spec"]["install"]["spec"]["deployments"][0];
-    let in_csv = |code: Code, path: &str| format!("{code} {CSV} {path}");
-    let in_extra = |code: Code, path: &str| format!("{code} manifests/x.yaml {path}");
+    let (good, properties) = (Bundle::good, "metadata/properties.yaml");
+    let csv = |pointer: &str, value: Value| good().csv(pointer, value);
+    let deployment = &good().json(CSV)["spec"]["install"]["spec"]["deployments"][0];
+    let service =
+        json!({"group": "g", "version": "v1", "kind": "K", "name": "ks", "deploymentName": "d"});
+    let in_csv = |code: &str, path: &str| format!("{code} {CSV} {path}");
+    let in_extra = |code: &str, path: &str| format!("{code} manifests/x.yaml {path}");
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
     for (bundle, expected) in tests::rows![
-        Bundle::good().csv("/spec/installModes", json!([{"type": "OwnNamespace", "supported": true}]))
-            => in_csv(Code::InstallMode, "spec.installModes");
-        Bundle::good().csv("/spec/webhookdefinitions", json!([webhook("v.example.com")]))
-            => in_csv(Code::Webhooks, "spec.webhookdefinitions[0]");
-        Bundle::good().csv("/spec/apiservicedefinitions/owned", json!([{
-            "group": "g", "version": "v1", "kind": "K", "name": "ks", "deploymentName": "d",
-        }])) => in_csv(Code::APIServices, "spec.apiservicedefinitions.owned[0]");
-        Bundle::good().csv("/spec/install/strategy", json!("helm")) => in_csv(Code::InstallStrategy, "spec.install.strategy");
-        Bundle::good().csv("/spec/install/spec/deployments", json!([deployment, deployment]))
-            => in_csv(Code::DuplicateDeployment, "spec.install.spec.deployments[1].name");
-        Bundle::good().csv("/spec/install/spec/deployments/0/name", json!("Tide_Operator"))
-            => in_csv(Code::IllegalName, "spec.install.spec.deployments[0].name");
-        Bundle::good().csv("/spec/install/spec/permissions/0/serviceAccountName", json!("Not Legal"))
-            => in_csv(Code::IllegalName, "spec.install.spec.permissions[0].serviceAccountName");
-        Bundle::good().csv("/metadata/name", json!("")) => in_csv(Code::Unidentified, "metadata.name");
-        Bundle::good().without(CRD) => in_csv(Code::MissingCRD, "spec.customresourcedefinitions.owned[0]");
-        extra(Bundle::good().json(CRD)) => in_extra(Code::DuplicateCRD, "");
-        extra(format!("{}\n---\n{}", object("v1", "ConfigMap", "a"), map.clone())) => in_extra(Code::DuplicateObject, "");
-        extra(object("apps/v1", "Deployment", "tide-operator")) => in_extra(Code::DuplicateObject, "");
-        extra(object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "w"))
-            => in_extra(Code::WebhookObject, "");
-        extra(object("apiregistration.k8s.io/v1", "APIService", "v1.example.com")) => in_extra(Code::APIServiceObject, "");
-        extra(object("v1", "Service", "1st")) => in_extra(Code::IllegalName, "metadata.name");
-        extra(object("v1", "ConfigMap", "Upper")) => in_extra(Code::IllegalName, "metadata.name");
-        extra(json!({"apiVersion": "v1", "kind": "ConfigMap"})) => in_extra(Code::Unidentified, "metadata.name");
-        extra("kind: ConfigMap\nmetadata: {name: a}") => in_extra(Code::Unidentified, "");
-        extra("metadata: {name: a}") => in_extra(Code::Unidentified, "");
-        extra("just a text") => in_extra(Code::WrongShape, "");
-        extra("a: [") => in_extra(Code::Unreadable, "");
-        Bundle::good().file("manifests/sub/x.yaml", "a: 1") => "Subdirectory manifests/sub".to_owned();
-        Bundle::good().without(CSV) => "CSVCount".to_owned();
-        Bundle::good().file("manifests/a.yaml", Bundle::good().json(CSV)) => in_csv(Code::CSVCount, "");
-        Bundle::good().without(ANNOTATIONS) => "Missing".to_owned();
-        Bundle::good().file(ANNOTATIONS, "annotations: [") => format!("Unreadable {ANNOTATIONS}");
-        Bundle::good().file(ANNOTATIONS, "annotations: {operators.operatorframework.io.bundle.package.v1: \"\"}")
+        csv("/spec/installModes", json!([{"type": "OwnNamespace", "supported": true}]))
+            => in_csv("InstallMode", "spec.installModes");
+        csv("/spec/webhookdefinitions", json!([webhook("v.example.com")])) => in_csv("Webhooks", "spec.webhookdefinitions[0]");
+        csv("/spec/apiservicedefinitions/owned", json!([service]))
+            => in_csv("APIServices", "spec.apiservicedefinitions.owned[0]");
+        csv("/spec/install/strategy", json!("helm")) => in_csv("InstallStrategy", "spec.install.strategy");
+        csv("/spec/install/spec/deployments", json!([deployment, deployment]))
+            => in_csv("DuplicateDeployment", "spec.install.spec.deployments[1].name");
+        csv("/spec/install/spec/deployments/0/name", json!("Tide_Operator"))
+            => in_csv("IllegalName", "spec.install.spec.deployments[0].name");
+        csv("/spec/install/spec/permissions/0/serviceAccountName", json!("Not Legal"))
+            => in_csv("IllegalName", "spec.install.spec.permissions[0].serviceAccountName");
+        csv("/metadata/name", json!("")) => in_csv("Unidentified", "metadata.name");
+        good().without(CRD) => in_csv("MissingCRD", "spec.customresourcedefinitions.owned[0]");
+        extra(good().json(CRD)) => in_extra("DuplicateCRD", "");
+        extra(format!("{}\n---\n{}", object("v1", "ConfigMap", "a"), map.clone())) => in_extra("DuplicateObject", "");
+        extra(object("apps/v1", "Deployment", "tide-operator")) => in_extra("DuplicateObject", "");
+        extra(object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "w")) => in_extra("WebhookObject", "");
+        extra(object("apiregistration.k8s.io/v1", "APIService", "v1.example.com")) => in_extra("APIServiceObject", "");
+        extra(object("v1", "Service", "1st")) => in_extra("IllegalName", "metadata.name");
+        extra(object("v1", "ConfigMap", "Upper")) => in_extra("IllegalName", "metadata.name");
+        extra(json!({"apiVersion": "v1", "kind": "ConfigMap"})) => in_extra("Unidentified", "metadata.name");
+        extra("kind: ConfigMap\nmetadata: {name: a}") => in_extra("Unidentified", "");
+        extra("metadata: {name: a}") => in_extra("Unidentified", "");
+        extra("just a text") => in_extra("WrongShape", "");
+        extra("a: [") => in_extra("Unreadable", "");
+        good().file("manifests/sub/x.yaml", "a: 1") => "Subdirectory manifests/sub".to_owned();
+        good().without(CSV) => "CSVCount".to_owned();
+        good().file("manifests/a.yaml", good().json(CSV)) => in_csv("CSVCount", "");
+        good().without(ANNOTATIONS) => "Missing".to_owned();
+        good().file(ANNOTATIONS, "annotations: [") => format!("Unreadable {ANNOTATIONS}");
+        good().file(ANNOTATIONS, "annotations: {operators.operatorframework.io.bundle.package.v1: \"\"}")
             => format!("PackageName {ANNOTATIONS} annotations");
-        Bundle::good().file(ANNOTATIONS, "annotations: {operators.operatorframework.io.bundle.package.v1: [a]}")
+        good().file(ANNOTATIONS, "annotations: {operators.operatorframework.io.bundle.package.v1: [a]}")
             => format!("WrongShape {ANNOTATIONS} annotations[\"operators.operatorframework.io.bundle.package.v1\"]");
-        Bundle::good().csv("/spec/version", json!("one")) => in_csv(Code::WrongShape, "spec.version");
-        Bundle::good().file("metadata/properties.yaml", "properties: [{type: a, value: b}]").csv(
-            "/metadata/annotations/olm.properties", json!("{}"),
-        ) => in_csv(Code::Property, "metadata.annotations[\"olm.properties\"]");
-        Bundle::good().file("metadata/properties.yaml", "properties: {a: b}")
-            => "Property metadata/properties.yaml properties".to_owned();
-        Bundle::good().file("metadata/properties.yaml", "properties: [{value: 1}]")
-            => "Property metadata/properties.yaml properties[0]".to_owned();
+        csv("/spec/version", json!("one")) => in_csv("WrongShape", "spec.version");
+        csv("/metadata/annotations/olm.properties", json!("{}")).file(properties, "properties: [{type: a, value: b}]")
+            => in_csv("Property", "metadata.annotations[\"olm.properties\"]");
+        good().file(properties, "properties: {a: b}") => "Property metadata/properties.yaml properties".to_owned();
+        good().file(properties, "properties: [{value: 1}]") => "Property metadata/properties.yaml properties[0]".to_owned();
     ] {
         let errors = errors(&bundle);
         assert_rows!(errors.iter().any(|error| error == expected.trim_end()) => true, "expected {expected}, found {errors:?}");

@@ -141,14 +141,12 @@ mod tests {
         ] {
             let mut conditions = former.to_vec();
             set(&mut conditions, condition(type_, status, 9));
-            let found = [0, 1].map(|at| conditions[at].last_transition_time.0.as_second());
-            assert_eq!(found, seconds, "{type_} {status}");
+            assert_rows!([0, 1].map(|at| conditions[at].last_transition_time.0.as_second()) => seconds, "{type_} {status}");
             let set = find(&conditions, type_).unwrap();
             assert_eq!((set.status.as_str(), set.reason.as_str()), (status, "At9"));
         }
         let mut conditions = former.to_vec();
         set(&mut conditions, condition(READY, "False", 9));
-        assert_eq!(conditions[..2], former);
-        assert_eq!(conditions[2..], [condition(READY, "False", 9)]);
+        assert_rows!(conditions.split_at(2) => (&former[..], &[condition(READY, "False", 9)][..]));
     }
 }

@@ -178,8 +178,7 @@ mod tests {
         }))
         .unwrap();
         let cluster = version.status.unwrap().cluster();
-        assert_eq!(cluster.running.unwrap().to_string(), "4.12");
-        assert!(!cluster.is_installed);
+        assert_rows!((&*cluster.running.unwrap().to_string(), cluster.is_installed) => ("4.12", false));
         let operator: ClusterOperator = serde_json::from_value(json!({
             "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator", "metadata": {"name": "a"}, "spec": {},
             "status": {"conditions": [{"type": "Available", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],

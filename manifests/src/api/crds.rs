@@ -407,9 +407,8 @@ mod tests {
                 let properties = schema.properties.as_mut().unwrap();
                 assert!(properties.contains_key("spec") && properties.contains_key("status"));
                 properties.remove("metadata");
-                let kind = &crd.spec.names.kind;
                 let mut found = Vec::new();
-                lacking(&schema, kind, &mut found);
+                lacking(&schema, &crd.spec.names.kind, &mut found);
                 assert_eq!(found, [""; 0]);
             }
         }

@@ -72,11 +72,9 @@ mod tests {
                 name: "a".to_owned(),
             };
             let (read, message) = parse_unhealthy(line).unwrap();
-            assert_eq!(read, identity, "{line}");
-            assert_eq!(format_unhealthy(&identity, version, message), line);
+            assert_rows!((&read, &*format_unhealthy(&identity, version, message)) => (&identity, line));
         }
-        for line in ["", "and 3 more objects", "(v1, Kind=Pod)", "(v1)(a): b"] {
-            assert_eq!(parse_unhealthy(line), None, "{line}");
-        }
+        let others = ["", "and 3 more objects", "(v1, Kind=Pod)", "(v1)(a): b"];
+        assert_rows!(others.into_iter().find(|line| parse_unhealthy(line).is_some()) => None);
     }
 }

@@ -377,17 +377,15 @@ mod tests {
 
     #[test]
     fn missing_fields_have_their_default() {
-        let empty: Subscription = serde_json::from_value(json!({})).unwrap();
-        assert_eq!(empty, Subscription::default());
+        assert_rows!(serde_json::from_value::<Subscription>(json!({})).unwrap() => Subscription::default());
         let csv: ClusterServiceVersion = serde_json::from_value(json!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "metadata": {"name": "tide.v1"},
             "status": {"phase": "Failed", "reason": "Copied", "requirementStatus": [{}], "conditions": [{"phase": "Pending"}]},
         }))
         .unwrap();
-        assert_eq!(csv.name(), "tide.v1");
+        let status = &csv.status;
         assert_eq!(csv.spec, ClusterServiceVersionSpec::default());
-        assert_eq!(csv.status.latest.describe(), "Copied");
-        assert_eq!(csv.status.conditions[0].phase, "Pending");
+        assert_rows!((csv.name(), &*status.latest.describe(), &*status.conditions[0].phase) => ("tide.v1", "Copied", "Pending"));
     }
 
     #[test]

@@ -317,10 +317,8 @@ mod tests {
 
     #[test]
     fn a_bundle_below_a_directory_keeps_its_entries() {
-        let content = content(
-            &[("b/manifests/csv.yaml", "")],
-            &["b/manifests/link", "b/docs", "latest"],
-        );
+        let links = ["b/manifests/link", "b/docs", "latest"];
+        let content = content(&[("b/manifests/csv.yaml", "")], &links);
         assert_eq!(content.assess().rejected, []);
         let content = content.into_folder("b");
         let found = content.assess();
@@ -339,8 +337,7 @@ mod tests {
         assert!(::tests::table::matches(pattern, &text), "{text}");
         let one = Irregular::new(Kind::Special);
         let one = SkippedEntries::count([("x".repeat(300).as_str(), &one)]);
-        assert_eq!(one.numbers(), "1 special file");
-        assert_eq!(one.paths[0].chars().count(), MAX_TEXT_LEN + 1);
+        assert_rows!((&*one.numbers(), one.paths[0].chars().count()) => ("1 special file", MAX_TEXT_LEN + 1));
     }
 
     #[test]

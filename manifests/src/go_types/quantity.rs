@@ -272,10 +272,8 @@ mod tests {
 
     #[test]
     fn quantities_out_of_range_are_unchanged() {
-        for text in "1000E 1e60 123456789012345678901234567890123456789012 1e2000000001".split(' ')
-        {
-            assert_eq!(printed(text).as_deref(), Some(text));
-        }
+        let texts = "1000E 1e60 123456789012345678901234567890123456789012 1e2000000001";
+        assert_rows!(texts.split(' ').find(|text| printed(text).as_deref() != Some(*text)) => None);
         assert_eq!(printed("1e-2000000000").as_deref(), Some("1e-9"));
     }
 

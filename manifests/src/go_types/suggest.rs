@@ -71,16 +71,13 @@ mod tests {
 
     #[test]
     fn typing_errors_are_counted() {
-        for (a, b, expected) in [
-            ("replicas", "replicas", 0),
-            ("replica", "replicas", 1),
-            ("repilcas", "replicas", 1),
-            ("imagePullPolcy", "imagePullPolicy", 1),
-            ("volumesMount", "volumeMounts", 2),
-            ("", "abc", 3),
-        ] {
-            assert_eq!(edit_distance(a, b), expected, "{a} {b}");
-            assert_eq!(edit_distance(b, a), expected, "{b} {a}");
-        }
+        assert_each!(|a, b, expected| [edit_distance(a, b), edit_distance(b, a)] => [expected; 2];
+            "replicas", "replicas" => 0;
+            "replica", "replicas" => 1;
+            "repilcas", "replicas" => 1;
+            "imagePullPolcy", "imagePullPolicy" => 1;
+            "volumesMount", "volumeMounts" => 2;
+            "", "abc" => 3;
+        );
     }
 }

@@ -164,10 +164,9 @@ mod tests {
         ] {
             let value = json!({"status": {"history": history, "desired": {"version": desired}}});
             let cluster = ClusterRelease::of_cluster_version(&value);
-            assert_eq!(cluster.running, Some(release(running)), "{value}");
-            assert_eq!(cluster.max_release(), Some(release(highest)), "{value}");
-            assert_eq!(cluster.last_completed(), Ok(release(running)), "{value}");
-            assert_eq!(cluster.problem, None, "{value}");
+            let [running, highest] = [running, highest].map(release);
+            assert_rows!((cluster.running, cluster.max_release()) => (Some(running), Some(highest)), "{value}");
+            assert_rows!((cluster.last_completed(), &cluster.problem) => (Ok(running), &None), "{value}");
         }
     }
 
@@ -209,30 +208,24 @@ mod tests {
 
     #[test]
     fn completed_entry_without_version_hides_the_desired_one() {
-        for entry in [
-            json!({"state": "Completed"}),
-            json!({"state": "Completed", "version": ""}),
-            json!({"state": "Completed", "version": 4.12}),
-        ] {
+        let entries = json!([{}, {"version": ""}, {"version": 4.12}]);
+        for entry in entries.as_array().unwrap() {
+            let entry = with!(entry.clone() => |entry| entry["state"] = "Completed".into());
             let history = json!([{"state": "Partial", "version": "4.13.0"}, entry]);
             let value = json!({"status": {"history": history, "desired": {"version": "4.13.0"}}});
             let cluster = ClusterRelease::of_cluster_version(&value);
             assert_eq!(cluster.running, None, "{value}");
             assert_rows!(cluster.last_completed().unwrap_err() => "the ClusterVersion has no version", "{value}");
             // It is an update nevertheless: an operator that does not support the target must not be installed.
-            assert!(cluster.is_installed && cluster.is_updating, "{value}");
-            assert_eq!(cluster.max_release(), Some(release("4.13")), "{value}");
+            let is_update = cluster.is_installed && cluster.is_updating;
+            assert_rows!((is_update, cluster.max_release()) => (true, Some(release("4.13"))), "{value}");
         }
     }
 
     #[test]
     fn placeholders_of_a_payload_are_ignored() {
-        let texts = ["0.0.1-snapshot", " 0.0.1-snapshot\n", ""];
-        assert_eq!(texts.map(is_placeholder), [true; 3]);
-        assert_eq!(
-            ["4.12.0", "4.12.0-snapshot"].map(is_placeholder),
-            [false; 2]
-        );
+        assert_rows!(["0.0.1-snapshot", " 0.0.1-snapshot\n", ""].map(is_placeholder) => [true; 3]);
+        assert_rows!(["4.12.0", "4.12.0-snapshot"].map(is_placeholder) => [false; 2]);
     }
 
     // parity: max-olm-7

@@ -162,9 +162,8 @@ mod tests {
             r#"[{"type": "a", "type": null}]"# => "a=missing";
             r#"[{"type": "a", "types": 7, "value ": 1}]"# => "a=missing";
         );
-        for json in r#"[{"type": 7}]|[["a", 4.8]]|["a"]|{}|7||[] []"#.split('|') {
-            assert_eq!(describe(parse_list(json)), "error", "{json}");
-        }
+        let mut others = r#"[{"type": 7}]|[["a", 4.8]]|["a"]|{}|7||[] []"#.split('|');
+        assert_eq!(others.find(|json| parse_list(json).is_ok()), None);
     }
 
     #[test]
@@ -178,9 +177,8 @@ mod tests {
             r#"{"properties": [{"type": "a"}], "PROPERTIES": [{"type": "b"}]}"# => "b=missing";
             r#"{"properties": [{"type": "a"}], "properties": null}"# => "";
         );
-        for json in r#"{"properties": {}}|[]|[[{"type": "a"}]]|garbage|"#.split('|') {
-            assert_eq!(describe(parse_installed(json)), "error", "{json}");
-        }
+        let mut others = r#"{"properties": {}}|[]|[[{"type": "a"}]]|garbage|"#.split('|');
+        assert_eq!(others.find(|json| parse_installed(json).is_ok()), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ fn release(text: &str) -> Release {
 #[test]
 fn maximum_is_major_dot_minor_only() {
     // Values without a release include rows 17 (`1.1.0-pre`), 18 (`bad_version`) and 27 (the empty text) of E.2.
-    for (values, expected) in ::tests::rows![
+    assert_each!(|values, expected| values.iter().find(|json| maximum(json).ok() != expected.map(release)) => None;
         &[r#""4.8""#, "4.8", r#"" 4.8 ""#][..] => Some("4.8");
         &["4.10", r#""4.10""#] => Some("4.10");
         &["4.0"] => Some("4.0");
@@ -30,11 +30,7 @@ fn maximum_is_major_dot_minor_only() {
             r#""\"4.8\"""#, r#""4.8"#, r#"4.8""#, r#"""4.8"""#, r#""4.+8""#, r#""٤.٨""#, r#""4.99999999999999999999999""#,
             "1.1+build",
         ] => None;
-    ] {
-        for json in values {
-            assert_eq!(maximum(json).ok(), expected.map(release), "{json}");
-        }
-    }
+    );
 }
 
 // parity: max-olm-9
@@ -52,18 +48,14 @@ fn undeterminable_value_is_quoted_in_part() {
 // parity: max-olm-8
 #[test]
 fn next_release_is_the_next_minor_or_5_1() {
-    for (release_, following, next, normalized) in [
-        ("4.16", "4.17", "4.17", "4.16"),
-        ("4.22", "4.23", "4.23", "4.22"),
-        ("4.23", "4.24", "5.1", "5.0"),
-        ("5.0", "5.1", "5.1", "5.0"),
-        ("5.1", "5.2", "5.2", "5.1"),
-    ] {
-        let of = release(release_);
-        assert_eq!(of.next_minor(), release(following), "{release_}");
-        assert_eq!(of.next(), release(next), "{release_}");
-        assert_eq!(of.normalized(), release(normalized), "{release_}");
-    }
+    let others = |of: Release| [of.next_minor(), of.next(), of.normalized()];
+    assert_each!(|text, expected| others(release(text)) => expected.map(release);
+        "4.16" => ["4.17", "4.17", "4.16"];
+        "4.22" => ["4.23", "4.23", "4.22"];
+        "4.23" => ["4.24", "5.1", "5.0"];
+        "5.0" => ["5.1", "5.1", "5.0"];
+        "5.1" => ["5.2", "5.2", "5.1"];
+    );
     assert!(release("4.23").is_after(release("4.22")));
     assert!(!release("5.0").is_after(release("4.23")));
 }
@@ -92,13 +84,7 @@ fn maximum_outlasts_a_cluster_if_it_admits_the_next_release() {
         "1.1.0-pre" => "BBB............";
     ] {
         let running = ClusterRelease::of_release(cluster).running.unwrap();
-        let letter = |max| {
-            if release(max).allows_next(running) {
-                '.'
-            } else {
-                'B'
-            }
-        };
+        let letter = |max| ['B', '.'][usize::from(release(max).allows_next(running))];
         assert_rows!(maxima.split(' ').map(letter).collect::<String>() => expected, "{cluster}");
     }
 }

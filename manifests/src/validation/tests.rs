@@ -8,7 +8,6 @@ use crate::api::{crds, limits};
 
 mod rows;
 
-/// Returns the validators of all kinds.
 fn validators() -> HashMap<String, Validator> {
     let all = crds::all().into_iter().chain(crds::optional_crds());
     all.map(|crd| {
@@ -19,7 +18,6 @@ fn validators() -> HashMap<String, Validator> {
     .collect()
 }
 
-/// Writes a merge patch into an object.
 fn merge(object: &mut Value, patch: Value) {
     let Value::Object(patch) = patch else {
         *object = patch;

@@ -161,19 +161,16 @@ mod tests {
 
     #[test]
     fn weight_counts_entries_and_memory() {
-        for (value, values, memory) in [
-            (json!(null), 0, 0),
-            (json!("abc"), 0, 19),
-            (json!([]), 0, 0),
-            (json!({}), 0, 0),
-            (json!([1]), 1, 128),
-            (json!([1, [], {}]), 3, 256),
-            (json!({"a": 1}), 1, 657),
-            (json!({"a": {"b": "c"}}), 2, 1331),
-        ] {
-            let weight = weigh(&value);
-            assert_eq!((weight.values, weight.memory), (values, memory), "{value}");
-        }
+        assert_each!(|value, weight| (weigh(&value).values, weigh(&value).memory) => weight;
+            json!(null) => (0, 0);
+            json!("abc") => (0, 19);
+            json!([]) => (0, 0);
+            json!({}) => (0, 0);
+            json!([1]) => (1, 128);
+            json!([1, [], {}]) => (3, 256);
+            json!({"a": 1}) => (1, 657);
+            json!({"a": {"b": "c"}}) => (2, 1331);
+        );
     }
 
     #[test]
@@ -186,8 +183,7 @@ mod tests {
         ] {
             let (weight, text) = (weigh(&value), value.to_string());
             let counted = weigh_json(text.as_bytes());
-            assert!(counted.values >= weight.values, "{value}");
-            assert!(counted.memory >= weight.memory, "{value}");
+            assert_rows!(counted.values >= weight.values && counted.memory >= weight.memory => true, "{value}");
             assert!(estimate(text.as_bytes()) >= weight.memory, "{value}");
             let mut yaml = String::new();
             crate::yaml::write(&mut yaml, &value);

@@ -165,13 +165,9 @@ mod tests {
 
     #[test]
     fn timestamps_are_the_four_forms_of_go_yaml() {
-        for (texts, is) in ::tests::rows![
+        assert_each!(|texts, is| texts.iter().find(|text| is_timestamp(text) != is) => None;
             &["2020-01-02", "2020-1-2", "2020-01-02T03:04:05Z", "2020-01-02t3:4:5.25+02:00", "2020-01-02 03:04:05.1"][..] => true;
             &["2020-02-30", "2020-01-02 03:04:05Z", "2020-01-02T03:04:05", "2020-01-02T24:04:05Z", "20-01-02", "soon"] => false;
-        ] {
-            for &text in texts {
-                assert_eq!(is_timestamp(text), is, "{text:?}");
-            }
-        }
+        );
     }
 }

@@ -53,7 +53,7 @@ fn all(input: &str) -> Vec<Result<Value, String>> {
 
 #[test]
 fn streams_are_split_and_detected_as_in_apimachinery() {
-    let cases = ::tests::rows![
+    assert_each!(|input, values| all(input) => values.into_iter().map(Ok).collect::<Vec<_>>();
         "" => vec![];
         "# only\n" => vec![json!(null)];
         "a: 1\n---\n# x\n---\nb: 2\n---\n" => vec![json!({"a": 1}), json!(null), json!({"b": 2})];
@@ -61,15 +61,12 @@ fn streams_are_split_and_detected_as_in_apimachinery() {
         " {\"a\": 1}{\"a\": 2.0, \"a\": 3.0}\n[4]" => vec![json!({"a": 1}), json!({"a": 3}), json!([4])];
         "{\"a\": 1}\n---\nb: yes\n" => vec![json!({"a": 1}), json!({"b": true})];
         "{a: 1}\n---\nb: 2\n" => vec![json!({"a": 1}), json!({"b": 2})];
-    ];
-    for (input, values) in cases {
-        assert_rows!(all(input) => values.into_iter().map(Ok).collect::<Vec<_>>(), "{input:?}");
-    }
+    );
 }
 
 #[test]
 fn errors_name_the_document_and_the_line_of_the_file() {
-    let cases = ::tests::rows![
+    for (input, message) in ::tests::rows![
         "a: b: c\n" => "line 1, column 5: mapping values are not allowed in this context";
         "a: 1\r\n---\r\nb: 1\r\nc: @\r\n" => "document 2, line 4, column 4: ";
         "a: 1\n--- b\nc: 1\n" => "line 2, column 4: only a comment may follow";
@@ -78,8 +75,7 @@ fn errors_name_the_document_and_the_line_of_the_file() {
         "é: \"\u{7f}\"\n" => "line 1, column 5: control characters are not allowed";
         "a: .inf\n" => "line 1, column 4: infinity";
         "{{ .Values.x }}: 1\n" => "line 1, column 1: a mapping or sequence cannot be a key";
-    ];
-    for (input, message) in cases {
+    ] {
         let error = all(input).into_iter().find_map(Result::err);
         let error = error.unwrap_or_default();
         assert_rows!(error.contains(message) && error.starts_with(&message[..5]) => true, "{input:?}: {error}");
@@ -151,8 +147,7 @@ fn many_values_are_located_in_one_pass() {
     let places = locate_all(wide.as_bytes(), 0, &paths);
     assert_eq!(places.last(), Some(&Some((1, wide.len() - 5))));
     assert!(places.iter().all(Option::is_some));
-    let texts = written_all(wide.as_bytes(), 0, &paths);
-    assert!(texts.into_iter().all(|text| text.unwrap().text == "1.10"));
+    assert_rows!(written_all(wide.as_bytes(), 0, &paths).into_iter().all(|text| text.unwrap().text == "1.10") => true);
     // Each mapping is merged twice by the next one: a missing key has 2^40 paths.
     let mut merges = "m0: &m0 {x: 1}\n".to_owned();
     for at in 1..=40 {
@@ -166,7 +161,7 @@ fn many_values_are_located_in_one_pass() {
 #[test]
 fn limits_are_enforced() {
     let small = with!(Limits::default() => bytes: 40, depth: 3, documents: 2, values: 40, memory: 1 << 20, text: 40);
-    let cases = ::tests::rows![
+    for (input, expected) in ::tests::rows![
         "a: 1\n---\nb: 1\n---\nc: 1\n" => Some("document 3, more documents than the limit of 2");
         "a: 1\n---\nb: 1\n---\n" => None;
         "[[[1]]]\n" => None;
@@ -176,8 +171,7 @@ fn limits_are_enforced() {
         "a: &a 0123456789\nb: [*a,*a,*a,*a]\n" => None;
         "a: &a 0123456789\nb: [*a,*a,*a,*a,*a]\n" => Some("line 1, column 4: document contains excessive aliasing");
         "a: 0123456789012345678901234567890123456789\n" => Some("larger than the limit of 40 bytes");
-    ];
-    for (input, expected) in cases {
+    ] {
         let error = documents_with(input.as_bytes(), small).find_map(Result::err);
         assert_rows!(error.map(|error| error.to_string()).as_deref() => expected, "{input:?}");
     }
@@ -305,27 +299,24 @@ fn bombs_and_traps_are_rejected() {
 
 #[test]
 fn repeated_key_is_found() {
-    for (input, document, expected) in ::tests::rows![
+    let at = |key: &str, line| Some((key.to_owned(), line));
+    assert_each!(|input, document, expected| repeated(input.as_bytes(), document) => expected;
         "a: 1\nb: {a: 2}\n", 0 => None;
-        "a: 1\nb: 2\na: 3\n", 0 => Some(("a", 3));
-        "- {x: 1}\n- y: {z: 1,\n  'z': 2}\n", 0 => Some(("z", 3));
-        "{\"a\": [{\"b\": 1,\n\"b\": 1}]}", 0 => Some(("b", 2));
+        "a: 1\nb: 2\na: 3\n", 0 => at("a", 3);
+        "- {x: 1}\n- y: {z: 1,\n  'z': 2}\n", 0 => at("z", 3);
+        "{\"a\": [{\"b\": 1,\n\"b\": 1}]}", 0 => at("b", 2);
         "a: 1\na: 2\n---\nb: 1\n", 1 => None;
-        "a: 1\n---\nb: 1\nb: 1\n", 1 => Some(("b", 4));
+        "a: 1\n---\nb: 1\nb: 1\n", 1 => at("b", 4);
         "a: &a {x: 1}\nb: {<<: *a, x: 2}\nc: {<<: *a, <<: *a}\n", 0 => None;
-        "1: a\n'1': b\n", 0 => Some(("1", 2));
+        "1: a\n'1': b\n", 0 => at("1", 2);
         "a: [\n", 0 => None;
         "", 0 => None;
-    ] {
-        let expected = expected.map(|(key, line): (&str, usize)| (key.to_owned(), line));
-        assert_eq!(repeated(input.as_bytes(), document), expected, "{input:?}");
-    }
+    );
 }
 
 /// Lists the repeated keys of documents, one line each.
 fn list_repeated(input: &str, documents: &[usize]) -> Vec<String> {
-    let documents = documents.iter().copied().collect();
-    let found = repeated_all(input.as_bytes(), &documents);
+    let found = repeated_all(input.as_bytes(), &documents.iter().copied().collect());
     let lines = found.into_iter().map(|(document, found)| match found {
         None => format!("{document}: unreadable"),
         Some(found) => {
@@ -357,8 +348,7 @@ fn repeated_keys_are_found_with_their_paths() {
     ] {
         let found = repeated_all(input.as_bytes(), &BTreeSet::from([0])).remove(&0);
         let found = found.flatten().unwrap();
-        assert_eq!((found.keys.len(), found.count), (MAX_REPEATED, 999));
-        assert_eq!(found.keys[99].1, 101);
+        assert_rows!((found.keys.len(), found.count, found.keys[99].1) => (MAX_REPEATED, 999, 101));
     }
     // The nodes of a document take more memory than its values.
     let large = format!("[{}]", "a,".repeat(600_000));

@@ -8,7 +8,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde_json::Value;
 use tempfile::TempDir;
 
 const POLICY: &str = r"
@@ -35,27 +35,6 @@ pub(crate) struct Mark(u64);
 /// Numbers of requests by verb and resource: `patch configmaps`.
 #[derive(Debug, Default)]
 pub(crate) struct Calls(pub(crate) BTreeMap<String, usize>);
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Line {
-    stage: String,
-    verb: String,
-    #[serde(default)]
-    user_agent: String,
-    #[serde(default, rename = "requestURI")]
-    uri: String,
-    request_received_timestamp: Timestamp,
-    object_ref: Option<Object>,
-}
-
-#[derive(Deserialize)]
-struct Object {
-    #[serde(default)]
-    resource: String,
-    #[serde(default)]
-    subresource: String,
-}
 
 impl Audit {
     pub(crate) fn new() -> Self {
@@ -88,35 +67,38 @@ impl Audit {
         let mut calls = Calls::default();
         for text in BufReader::new(file).lines() {
             // The last line may be incomplete.
-            let Ok(line) = serde_json::from_str::<Line>(&text.unwrap()) else {
+            let Ok(line) = serde_json::from_str::<Value>(&text.unwrap()) else {
                 continue;
             };
-            let stage = match line.verb.as_str() {
+            let field = |name: &str| line[name].as_str().unwrap_or_default();
+            let stage = match field("verb") {
                 "watch" => "ResponseStarted",
                 _ => "ResponseComplete",
             };
-            let agent = &line.user_agent;
-            let counts = line.stage == stage
+            let agent = field("userAgent");
+            let received: Timestamp = field("requestReceivedTimestamp").parse().unwrap();
+            let counts = field("stage") == stage
                 && !OTHERS.iter().any(|other| agent.starts_with(other))
                 && !agent.is_empty()
-                && line.request_received_timestamp <= until;
+                && received <= until;
             if counts {
-                *calls.0.entry(line.request()).or_default() += 1;
+                *calls.0.entry(request(&line)).or_default() += 1;
             }
         }
         calls
     }
 }
 
-impl Line {
-    fn request(&self) -> String {
-        let target = match &self.object_ref {
-            Some(object) if object.subresource.is_empty() => object.resource.clone(),
-            Some(object) => format!("{}/{}", object.resource, object.subresource),
-            None => self.uri.split('?').next().unwrap_or_default().to_owned(),
-        };
-        format!("{} {target}", self.verb)
-    }
+/// Returns the verb and the resource of a line.
+fn request(line: &Value) -> String {
+    let text = |path: &str| line.pointer(path)?.as_str().filter(|text| !text.is_empty());
+    let uri = text("/requestURI").unwrap_or_default();
+    let target = match (text("/objectRef/resource"), text("/objectRef/subresource")) {
+        (Some(resource), Some(subresource)) => format!("{resource}/{subresource}"),
+        (Some(resource), None) => resource.to_owned(),
+        (None, _) => uri.split('?').next().unwrap_or_default().to_owned(),
+    };
+    format!("{} {target}", text("/verb").unwrap_or_default())
 }
 
 impl Calls {

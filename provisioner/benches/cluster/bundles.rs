@@ -102,26 +102,6 @@ pub(crate) fn deployment(namespace: &str, name: &str) -> Value {
 pub(crate) fn twenty(namespace: &str, name: &str) -> Vec<Value> {
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}]);
     let subjects = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
-    let rbac = |kind: &str, number: usize, namespaced: bool| {
-        let mut metadata = json!({"name": format!("{name}-{number}")});
-        if namespaced {
-            metadata["namespace"] = namespace.into();
-        }
-        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata})
-    };
-    let role = |kind: &str, number, namespaced| {
-        let mut role = rbac(kind, number, namespaced);
-        role["rules"] = rules.clone();
-        role
-    };
-    let binding = |kind: &str, number, namespaced| {
-        let mut binding = rbac(&format!("{kind}Binding"), number, namespaced);
-        binding["roleRef"] = json!({
-            "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": format!("{name}-{number}"),
-        });
-        binding["subjects"] = subjects.clone();
-        binding
-    };
     let mut objects = vec![
         deployment(namespace, name),
         json!({
@@ -129,12 +109,21 @@ pub(crate) fn twenty(namespace: &str, name: &str) -> Vec<Value> {
             "spec": {"clusterIP": "None", "selector": {"app": name}, "ports": [{"port": 443}]},
         }),
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}),
-        role("ClusterRole", 0, false),
-        binding("ClusterRole", 0, false),
     ];
-    for number in 0..2 {
-        objects.push(role("Role", number, true));
-        objects.push(binding("Role", number, true));
+    for (kind, number) in [("ClusterRole", 0), ("Role", 0), ("Role", 1)] {
+        let mut metadata = json!({"name": format!("{name}-{number}")});
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": metadata["name"]});
+        if kind == "Role" {
+            metadata["namespace"] = namespace.into();
+        }
+        let version = "rbac.authorization.k8s.io/v1";
+        objects.push(
+            json!({"apiVersion": version, "kind": kind, "metadata": metadata, "rules": rules}),
+        );
+        objects.push(json!({
+            "apiVersion": version, "kind": format!("{kind}Binding"), "metadata": metadata,
+            "roleRef": role, "subjects": subjects,
+        }));
     }
     let left = 20 - objects.len();
     objects.extend((0..left).map(|number| config_map(namespace, &format!("{name}-{number}"))));

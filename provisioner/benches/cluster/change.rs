@@ -23,6 +23,7 @@ use crate::api_requests::Calls;
 use crate::bundles::{self, Class};
 use crate::environment::{Environment, is_healthy};
 use crate::subject::Contender;
+use crate::table::{milliseconds, ratio};
 
 const NAMESPACE: &str = "many";
 /// The number of objects of an instance. A change changes all of them.
@@ -32,34 +33,17 @@ const PHASE_TIMEOUT: Duration = Duration::from_secs(3600);
 /// The numbers of instances, unless `RUKPAK_INSTANCES` names others.
 const NUMBERS: &str = "300,1000";
 
-/// The figures of one number of instances.
-#[derive(Debug)]
-pub(crate) struct Change {
-    pub(crate) instances: usize,
-    pub(crate) create: Phase,
-    pub(crate) update: Phase,
-    pub(crate) restart: Phase,
-    pub(crate) delete: Phase,
-}
-
-/// The figures of creating, changing, finding or deleting all instances.
-#[derive(Debug)]
-pub(crate) struct Phase {
-    pub(crate) took: Duration,
-    pub(crate) cpu: Duration,
-    pub(crate) calls: Calls,
-}
-
-pub(crate) async fn measure() -> Vec<Change> {
+/// Returns the rows of the table.
+pub(crate) async fn measure() -> Vec<String> {
     let numbers = std::env::var("RUKPAK_INSTANCES").unwrap_or_else(|_| NUMBERS.to_owned());
     let mut all = Vec::new();
     for number in numbers.split(',') {
-        all.push(one(number.trim().parse().unwrap()).await);
+        all.extend(one(number.trim().parse().unwrap()).await);
     }
     all
 }
 
-async fn one(instances: usize) -> Change {
+async fn one(instances: usize) -> [String; 4] {
     eprintln!("== {instances} instances of {OBJECTS} objects");
     let mut environment = Environment::new(Contender::Ours).await;
     environment.namespace(NAMESPACE).await;
@@ -98,48 +82,36 @@ async fn one(instances: usize) -> Change {
     let mark = environment.mark();
     environment = environment.restart().await;
     wait_until_reconciled(&environment, instances).await;
-    let restart = Phase {
-        took: environment.provisioner.process.started.elapsed(),
-        cpu: environment.provisioner.process.cpu(),
-        calls: environment.calls(mark, jiff::Timestamp::now()),
-    };
-    report("found again", instances, &restart);
+    let process = &environment.provisioner.process;
+    let (took, cpu) = (process.started.elapsed(), process.cpu());
+    let calls = environment.calls(mark, jiff::Timestamp::now());
+    let restart = row("found after a restart", instances, [took, cpu], &calls);
     let delete = async |number: usize| {
         let name = format!("instance-{number}");
         api.delete(&name, &DeleteParams::default()).await.unwrap();
     };
     let deleted = until(&api, 0, |_| true);
     let delete = phase(&environment, "deleted", instances, delete, deleted).await;
-    Change {
-        instances,
-        create,
-        update,
-        restart,
-        delete,
-    }
+    [create, update, restart, delete]
 }
 
-/// Measures work on each instance until the watch reports its end. Later work counts as well.
+/// Measures work on each instance until the watch reports its end, and returns the row. Later work counts as well.
 async fn phase(
     environment: &Environment,
     action: &str,
     instances: usize,
     work: impl AsyncFn(usize),
     end: impl Future<Output = ()>,
-) -> Phase {
+) -> String {
     let (mark, cpu) = (environment.mark(), environment.provisioner.process.cpu());
     let start = Instant::now();
     let work = stream::iter(0..instances).for_each_concurrent(CONCURRENCY, |number| work(number));
     tokio::join!(work, end);
     let took = start.elapsed();
     sleep(Duration::from_secs(10)).await;
-    let phase = Phase {
-        took,
-        cpu: environment.provisioner.process.cpu().saturating_sub(cpu),
-        calls: environment.calls(mark, jiff::Timestamp::now()),
-    };
-    report(action, instances, &phase);
-    phase
+    let cpu = environment.provisioner.process.cpu().saturating_sub(cpu);
+    let calls = environment.calls(mark, jiff::Timestamp::now());
+    row(action, instances, [took, cpu], &calls)
 }
 
 /// Waits until this number of instances exists and the predicate is true for each of them.
@@ -208,13 +180,12 @@ async fn wait_until_reconciled(environment: &Environment, instances: usize) {
     waited.await.unwrap();
 }
 
-fn report(action: &str, instances: usize, phase: &Phase) {
+/// Returns the row of the table: the time and the processor time for each instance, and the requests.
+fn row(action: &str, instances: usize, times: [Duration; 2], calls: &Calls) -> String {
+    let lines = calls.lines();
+    eprintln!("  {instances} {action} in {:.1?}:\n{lines}", times[0]);
     let count = u32::try_from(instances).unwrap();
-    eprintln!(
-        "  {instances} {action} in {:.1?}; each: {:.1?}, {:.1?} of processor time\n{}",
-        phase.took,
-        phase.took / count,
-        phase.cpu / count,
-        phase.calls.lines()
-    );
+    let [took, cpu] = times.map(|all| milliseconds(all / count));
+    let calls = ratio(calls.count(), instances);
+    format!("| {action}, {instances} instances | {took} | {cpu} | {calls} |")
 }

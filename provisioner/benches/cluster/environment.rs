@@ -42,14 +42,6 @@ pub(crate) fn is_healthy(instance: &DynamicObject) -> bool {
     conditions.is_some_and(|all| all.iter().any(is_met))
 }
 
-#[derive(Debug)]
-pub(crate) struct Recorded {
-    pub(crate) instances: usize,
-    pub(crate) bundles: usize,
-    /// The recorded revisions.
-    pub(crate) secrets: usize,
-}
-
 impl Environment {
     /// Creates a control plane with a provisioner that is ready.
     pub(crate) async fn new(contender: Contender) -> Self {
@@ -128,9 +120,9 @@ impl Environment {
         }
     }
 
-    /// Returns the size of the objects by which the provisioner records the instances, as etcd stores them: custom resources
+    /// Returns the sizes of BundleInstances, Bundles and Secrets that record the instances, as etcd stores them: custom resources
     /// as JSON, and of Secrets the data. Not counted are the metadata of Secrets, and former versions before a compaction.
-    pub(crate) async fn recorded(&self) -> Recorded {
+    pub(crate) async fn recorded(&self) -> [usize; 3] {
         let size = async |resource: ApiResource| {
             let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
             let all = api.list(&ListParams::default()).await.unwrap();
@@ -142,11 +134,11 @@ impl Environment {
         let data = secrets
             .iter()
             .flat_map(|secret| secret.data.iter().flatten());
-        Recorded {
-            instances: size(ApiResource::erase::<BundleInstance>(&())).await,
-            bundles: size(ApiResource::erase::<api::bundle::Bundle>(&())).await,
-            secrets: data.map(|(_, data)| data.0.len()).sum(),
-        }
+        [
+            size(ApiResource::erase::<BundleInstance>(&())).await,
+            size(ApiResource::erase::<api::bundle::Bundle>(&())).await,
+            data.map(|(_, data)| data.0.len()).sum(),
+        ]
     }
 
     pub(crate) fn mark(&self) -> Mark {

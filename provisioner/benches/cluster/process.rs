@@ -31,12 +31,6 @@ pub(crate) struct Process {
     pub(crate) started: Instant,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Memory {
-    pub(crate) now: u64,
-    pub(crate) peak: u64,
-}
-
 impl Process {
     pub(crate) fn start(program: &Path, args: &[String]) -> Self {
         let dir = tempfile::Builder::new().prefix("bench-").tempdir().unwrap();
@@ -67,17 +61,17 @@ impl Process {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    pub(crate) fn memory(&self) -> Memory {
+    /// Returns the memory now and its peak, for a table.
+    pub(crate) fn memory(&self) -> String {
         let status = self.proc("status");
-        let field = |name: &str| {
+        let megabytes = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             let kilobytes = line.and_then(|line| line.split_whitespace().next());
-            1024 * kilobytes.and_then(|text| text.parse().ok()).unwrap_or(0)
+            let kilobytes = kilobytes.and_then(|text| text.parse::<u64>().ok());
+            1024 * kilobytes.unwrap_or(0) / 1_000_000
         };
-        Memory {
-            now: field("VmRSS:"),
-            peak: field("VmHWM:"),
-        }
+        let [now, peak] = ["VmRSS:", "VmHWM:"].map(megabytes);
+        format!("{now} MB (peak {peak} MB)")
     }
 
     pub(crate) fn cpu(&self) -> Duration {
@@ -100,12 +94,8 @@ impl Process {
         assert!(sent.unwrap().success());
         let end = Instant::now() + Duration::from_secs(30);
         let files = PathBuf::from(format!("/proc/{}/fd", self.id));
-        let is_running = || {
-            files
-                .read_dir()
-                .is_ok_and(|mut files| files.next().is_some())
-        };
-        while is_running() {
+        // A process without open files has ended.
+        while fs::read_dir(&files).is_ok_and(|mut files| files.next().is_some()) {
             assert!(Instant::now() < end, "it does not end");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -5,36 +5,18 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt as _, stream};
 use tokio::time::sleep;
 
-use crate::api_requests::Calls;
 use crate::bundles::{self, Class};
-use crate::environment::{Environment, Recorded};
-use crate::process::Memory;
+use crate::environment::Environment;
 use crate::subject::Contender;
+use crate::table::{at_rest, milliseconds, seconds};
 
 const NAMESPACE: &str = "thousand";
 /// The numbers of instances after which the time is taken.
 const STEPS: [usize; 3] = [100, 300, 1000];
 const IDLE_PERIOD: Duration = Duration::from_secs(60);
 
-#[derive(Debug)]
-pub(crate) struct Scale {
-    /// For each step: the number of instances, and the time per new instance.
-    pub(crate) steps: Vec<(usize, Duration)>,
-    pub(crate) cpu: Duration,
-    /// Memory directly after the installation of all instances.
-    pub(crate) memory: Memory,
-    pub(crate) recorded: Recorded,
-    pub(crate) rest: Calls,
-    /// Time from the start of a process that finds all instances until it is ready.
-    pub(crate) ready: Duration,
-    /// Time from that start until the process has reconciled each instance.
-    pub(crate) reconciled: Duration,
-    pub(crate) memory_again: Memory,
-    /// Requests of the new process until it had reconciled each instance.
-    pub(crate) calls_again: Calls,
-}
-
-pub(crate) async fn measure() -> Scale {
+/// Returns the rows of the table.
+pub(crate) async fn measure() -> Vec<(String, String)> {
     let mut environment = Environment::new(Contender::Ours).await;
     environment.namespace(NAMESPACE).await;
     let most = STEPS.into_iter().max().unwrap_or_default();
@@ -44,7 +26,7 @@ pub(crate) async fn measure() -> Scale {
         (name, content)
     });
     let bundles = environment.push_all(Class::Plain, contents.collect()).await;
-    let mut steps = Vec::new();
+    let mut rows = Vec::new();
     let mut created = 0;
     for step in STEPS {
         let start = Instant::now();
@@ -54,15 +36,15 @@ pub(crate) async fn measure() -> Scale {
             .await;
         let all = environment.verdicts.until(step).await;
         let last = all.values().map(|timed| timed.at).max().unwrap_or(start);
-        let failed = all.iter().filter(|(_, timed)| !timed.verdict.installed);
+        let failed = all.iter().filter(|(_, timed)| timed.verdict.is_err());
         let failed: Vec<_> = failed.collect();
         assert!(failed.is_empty(), "{failed:?}");
         let took = (last - start) / u32::try_from(new.len()).unwrap();
-        eprintln!(
-            "  {step} instances: {took:?} each, {:?}",
-            environment.provisioner.process.memory()
-        );
-        steps.push((step, took));
+        let memory = environment.provisioner.process.memory();
+        eprintln!("  {step} instances: {took:?} each, {memory}");
+        let first = created + 1;
+        let label = format!("each of instances {first} to {step}, all created at once");
+        rows.push((label, milliseconds(took)));
         created = step;
     }
     // The component that creates the pods of Deployments is slower: statuses change until it has finished.
@@ -71,7 +53,9 @@ pub(crate) async fn measure() -> Scale {
     let cpu = environment.provisioner.process.cpu();
     let memory = environment.provisioner.process.memory();
     let recorded = environment.recorded().await;
+    let recorded = recorded.map(|bytes| format!("{} kB", bytes / 1000));
     let rest = environment.calls_at_rest(IDLE_PERIOD).await;
+    let lists = rest.count_if(|label| label.starts_with("list "));
 
     let mark = environment.mark();
     environment = environment.restart().await;
@@ -84,15 +68,19 @@ pub(crate) async fn measure() -> Scale {
     }
     let reconciled = environment.provisioner.process.started.elapsed();
     sleep(Duration::from_secs(10)).await;
-    Scale {
-        steps,
-        cpu,
-        memory,
-        recorded,
-        rest,
-        ready,
-        reconciled,
-        memory_again: environment.provisioner.process.memory(),
-        calls_again: environment.calls(mark, jiff::Timestamp::now()),
-    }
+    let again = environment.calls(mark, jiff::Timestamp::now());
+    eprintln!("at rest:\n{}restarted:\n{}", rest.lines(), again.lines());
+    let figures = ::tests::rows![
+        "processor time for all" => seconds(cpu);
+        "memory then" => memory;
+        "in etcd: BundleInstances, Bundles, recorded revisions" => recorded.join(", ");
+        "API calls in a minute at rest" => at_rest(&rest);
+        "list calls among them" => lists.to_string();
+        "restart with all of them: ready after" => format!("{:.2} s", ready.as_secs_f64());
+        "every instance looked at after" => format!("{:.2} s", reconciled.as_secs_f64());
+        "memory after the restart" => environment.provisioner.process.memory();
+        "API calls of the restart" => again.count().to_string();
+    ];
+    rows.extend(figures.map(|(label, figure)| (label.to_owned(), figure)));
+    rows
 }

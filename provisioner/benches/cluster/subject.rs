@@ -80,38 +80,35 @@ impl Contender {
     /// Starts the provisioner with the flags of its installation, and waits until it is ready.
     pub(crate) async fn start(self, cluster: &Cluster, storage: &Path) -> Provisioner {
         let [probes, metrics, content] = free_ports();
-        let kubeconfig = cluster.kubeconfig_path().display().to_string();
         let storage = storage.display().to_string();
-        let (program, args) = match self {
+        let mut args = vec![
+            format!("--kubeconfig={}", cluster.kubeconfig_path().display()),
+            format!("--system-namespace={SYSTEM}"),
+            format!("--http-external-address=https://core.{SYSTEM}.svc"),
+            format!("--health-probe-bind-address=127.0.0.1:{probes}"),
+        ];
+        let program = match self {
             Self::Ours => {
-                let args = vec![
-                    format!("--kubeconfig={kubeconfig}"),
-                    format!("--system-namespace={SYSTEM}"),
+                args.extend([
                     format!("--storage-dir={storage}"),
-                    format!("--http-external-address=https://core.{SYSTEM}.svc"),
                     "--leader-elect".to_owned(),
                     format!("--content-bind-address=127.0.0.1:{content}"),
-                    format!("--health-probe-bind-address=127.0.0.1:{probes}"),
                     format!("--metrics-bind-address=127.0.0.1:{metrics}"),
                     "--admin-bind-address=0".to_owned(),
-                ];
-                (PathBuf::from(env!("CARGO_BIN_EXE_provisioner")), args)
+                ]);
+                PathBuf::from(env!("CARGO_BIN_EXE_provisioner"))
             }
             Self::Peer => {
                 // The provisioner expects these directories to exist.
                 for dir in ["bundles", "unpack"] {
                     std::fs::create_dir_all(format!("{storage}/{dir}")).unwrap();
                 }
-                let args = vec![
-                    format!("--kubeconfig={kubeconfig}"),
-                    format!("--system-namespace={SYSTEM}"),
+                args.extend([
                     format!("--provisioner-storage-dir={storage}/bundles"),
                     format!("--unpack-cache-dir={storage}/unpack"),
-                    format!("--http-external-address=https://core.{SYSTEM}.svc"),
                     format!("--http-bind-address=127.0.0.1:{metrics}"),
-                    format!("--health-probe-bind-address=127.0.0.1:{probes}"),
-                ];
-                (peers().join("core"), args)
+                ]);
+                peers().join("core")
             }
         };
         let provisioner = Provisioner {
@@ -150,19 +147,15 @@ impl Contender {
     pub(crate) fn verdict(object: &DynamicObject) -> Option<Verdict> {
         let conditions = object.data.pointer("/status/conditions")?.as_array()?;
         let find = |type_: &str| conditions.iter().find(|one| one["type"] == type_);
-        let failed = |condition: &Value| Verdict {
-            installed: false,
-            message: condition["message"].as_str().unwrap_or_default().to_owned(),
+        let failed = |condition: &Value| {
+            let message = condition["message"].as_str().unwrap_or_default();
+            Err(message.to_owned())
         };
         let is_refused = |one: &&Value| one["status"] == "False" && one["reason"] == "UnpackFailed";
         let refused = ["HasValidBundle", "Unpacked"].into_iter().filter_map(find);
         let mut refused = refused.filter(is_refused);
-        let installed = find("Installed");
-        match (installed, refused.next()) {
-            (Some(installed), _) if installed["status"] == "True" => Some(Verdict {
-                installed: true,
-                message: String::new(),
-            }),
+        match (find("Installed"), refused.next()) {
+            (Some(installed), _) if installed["status"] == "True" => Some(Ok(())),
             (_, Some(refused)) => Some(failed(refused)),
             (Some(installed), _) => {
                 let reason = installed["reason"].as_str().unwrap_or_default();

@@ -21,11 +21,8 @@ use tokio::{
 
 use crate::subject::Contender;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Verdict {
-    pub(crate) installed: bool,
-    pub(crate) message: String,
-}
+/// The installation of a bundle, or the message of its failure.
+pub(crate) type Verdict = Result<(), String>;
 
 /// A verdict, and the time at which the watch first reported it.
 #[derive(Debug, Clone)]
@@ -44,6 +41,8 @@ pub(crate) struct Verdicts {
 
 /// The limit for all bundles, on a busy machine.
 const VERDICT_TIMEOUT: Duration = Duration::from_secs(600);
+/// The time without a change after which many bundles count as settled.
+const QUIET_PERIOD: Duration = Duration::from_secs(15);
 
 impl Verdicts {
     pub(crate) fn watch(api: Api<DynamicObject>) -> Self {
@@ -62,8 +61,8 @@ impl Verdicts {
                 };
                 sender.send_if_modified(|all| {
                     let name = object.name_any();
-                    let before = all.get(&name).map(|timed| timed.verdict.installed);
-                    if before == Some(verdict.installed) {
+                    let before = all.get(&name).map(|timed| timed.verdict.is_ok());
+                    if before == Some(verdict.is_ok()) {
                         return false;
                     }
                     let timed = TimedVerdict {
@@ -89,13 +88,13 @@ impl Verdicts {
     }
 
     /// Waits until this number of bundles has a verdict, and no verdict has changed for a while.
-    pub(crate) async fn settled(&self, count: usize, quiet: Duration) -> All {
+    pub(crate) async fn settled(&self, count: usize) -> All {
         let end = Instant::now() + VERDICT_TIMEOUT;
         self.until(count).await;
         let mut all = self.all.clone();
         while Instant::now() < end {
             all.mark_unchanged();
-            if timeout(quiet, all.changed()).await.is_err() {
+            if timeout(QUIET_PERIOD, all.changed()).await.is_err() {
                 break;
             }
         }

@@ -17,6 +17,7 @@ use kube::{
     core::{ApiResource, GroupVersionKind},
 };
 use serde_json::{Value, json};
+use tests::assert_has;
 use tokio::{io::AsyncWriteExt, process::Command, sync::OnceCell};
 
 /// Returns a cluster after `kubectl apply --server-side -f manifests/install/rukpak.yaml`.
@@ -37,7 +38,6 @@ async fn installed() -> &'static Cluster {
     INSTALLED.get_or_init(start).await
 }
 
-/// Returns a file of the directory `manifests`.
 pub(crate) fn manifests(path: &str) -> String {
     format!("{}/../manifests/{path}", env!("CARGO_MANIFEST_DIR"))
 }
@@ -70,7 +70,6 @@ pub(crate) async fn kubectl(
     }
 }
 
-/// Returns the output of kubectl for a command line.
 async fn run(line: &str) -> String {
     let arguments: Vec<&str> = line.split_whitespace().collect();
     let printed = kubectl(installed().await, &arguments, "").await;
@@ -86,7 +85,6 @@ fn api(client: Client, kind: &str) -> Api<DynamicObject> {
     Api::all_with(client, &ApiResource::from_gvk(&kind))
 }
 
-/// Returns the API of an object's kind, in the object's namespace.
 fn api_of(client: Client, object: &Value) -> Api<DynamicObject> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
@@ -115,7 +113,6 @@ async fn create(client: &Client, object: &Value, dry_run: bool) -> Result<Dynami
     answer(api.create(&params, &object).await)
 }
 
-/// Creates an object, which must succeed.
 async fn store(client: &Client, object: &Value) -> DynamicObject {
     create(client, object, false).await.unwrap()
 }

@@ -5,29 +5,35 @@ mod prune;
 mod recreate;
 mod status;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use apply::{
     discovery::Discovery,
     inventory::{Entry, Inventory},
-    plan::{self, ApplyStep, InstanceOwner, Plan},
+    plan::{self, ApplyStep, InstanceOwner, Plan, Wave},
     ssa::{Applier, ApplyReport, FailureKind},
 };
 use cluster::TempNamespace;
+use k8s_openapi::{
+    api::core::v1::ConfigMap,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
     Api, Client, ResourceExt,
     api::DynamicObject,
     core::{ApiResource, GroupVersionKind},
 };
 use manifests::{
-    api::bundle_instance::BundleInstance,
+    api::{bundle_instance::BundleInstance, labels},
     object::{Identity, Object},
 };
 use serde_json::{Value, json};
 use tests::assert_has;
 use tokio::sync::Semaphore;
 
-use crate::support::{config_map, crd, delete, instance, unique, upload, world};
+use crate::support::{
+    config_map, crd, delete, eventually, instance, list, merge, unique, upload, wait_deleted, world,
+};
 
 /// An instance, a namespace and the context for applying objects.
 struct Scene {
@@ -62,16 +68,9 @@ impl Scene {
         let objects = objects.iter().cloned().map(Object::try_from);
         let objects: Vec<Object> = objects.map(Result::unwrap).collect();
         let kinds = self.kinds.find(objects.iter().map(plan::kind_of)).await;
-        let (kinds, namespace) = (kinds.unwrap(), self.namespace.name());
-        let optional = BTreeSet::new();
-        plan::new(
-            objects,
-            &kinds,
-            inventory,
-            &self.owner,
-            namespace,
-            &optional,
-        )
+        let (kinds, owner, optional) = (kinds.unwrap(), &self.owner, BTreeSet::new());
+        let namespace = self.namespace.name();
+        plan::new(objects, &kinds, inventory, owner, namespace, &optional)
     }
 
     fn apply<'a>(&'a self, client: &'a Client) -> Applier<'a> {
@@ -96,12 +95,9 @@ impl Scene {
         assert_eq!((&report.failed, report.stopped_in), (&vec![], None));
         let entry = |step: &ApplyStep| {
             let identity = step.object.identity();
-            let entry = Entry {
-                version: step.kind.resource.version.clone(),
-                fields: report.applied[&identity].fields,
-                recreating: false,
-            };
-            (identity, entry)
+            let version = step.kind.resource.version.clone();
+            let fields = report.applied[&identity].fields;
+            (identity, tests::with!(Entry, version, fields))
         };
         plan.steps.iter().map(entry).collect()
     }
@@ -113,21 +109,20 @@ impl Scene {
         Api::namespaced(self.client.clone(), self.namespace.name())
     }
 
-    /// Returns a client of a service account without permissions.
-    async fn unprivileged(&self) -> Client {
-        let mut config = world().await.cluster.config().clone();
-        let user = format!("system:serviceaccount:{}:none", self.namespace.name());
-        config.auth_info.impersonate = Some(user);
-        Client::try_from(config).unwrap()
-    }
-
-    /// Returns the group of the scene's custom resources.
     fn group(&self) -> String {
         format!("{}.example.com", self.owner.name)
     }
 
     fn crd(&self) -> Value {
         crd(&self.group(), "Widget")
+    }
+
+    fn crd_name(&self) -> String {
+        format!("widgets.{}", self.group())
+    }
+
+    fn crds(&self) -> Api<CustomResourceDefinition> {
+        Api::all(self.client.clone())
     }
 
     fn widget(&self, name: &str) -> Value {
@@ -147,8 +142,7 @@ impl Scene {
 
     /// Removes the instance, and with it every object that refers to the instance.
     async fn end(self) {
-        let instances: Api<BundleInstance> = Api::all(self.client.clone());
-        delete(&instances, &self.owner.name).await;
+        delete::<BundleInstance>(&Api::all(self.client.clone()), &self.owner.name).await;
         self.namespace.delete().await.unwrap();
     }
 }
@@ -168,13 +162,11 @@ fn names<'a>(identities: impl IntoIterator<Item = &'a Identity>) -> Vec<&'a str>
     names.map(|identity| identity.name.as_str()).collect()
 }
 
-fn deployment(name: &str) -> Value {
+pub(crate) fn deployment(name: &str) -> Value {
+    let labels = json!({"app": name});
     let pod = json!({"containers": [{"name": "main", "image": "example.com/operator:v1"}]});
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
-        "spec": {
-            "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": pod},
-        },
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
     })
 }

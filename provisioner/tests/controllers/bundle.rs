@@ -15,15 +15,16 @@ use kube::api::{Api, DeleteParams};
 use manifests::api::bundle::{
     Bundle, BundleSource, ConfigMapName, ConfigMapSource, GitRef, GitSource, HttpSource, Phase,
 };
-use serde_json::json;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::{FileServer, GitServer, assert_has};
 use unpacker::{Content, Format, Store, store::Budget};
 
 use crate::support::{
-    SYSTEM, World, bundle, condition, config_map, content, create, delete, eventually, found,
-    image, merge, merge_status, plain, running, unique, until, upload, wait_deleted, wait_for,
-    world,
+    SYSTEM, World, archive, assert_part, bundle, condition, config_map, content, create, delete,
+    eventually, found, image, merge, merge_status, plain, running, unique, until, upload,
+    wait_deleted, wait_for, wait_part, world,
 };
 
 /// Returns a plain bundle with one ConfigMap that contains this text.
@@ -36,12 +37,6 @@ fn write_small(dir: &Path, text: &str) {
     std::fs::create_dir_all(dir.join("manifests")).unwrap();
     let object = config_map("default", "small", text).to_string();
     std::fs::write(dir.join("manifests/a.yaml"), object).unwrap();
-}
-
-fn archive(content: &Content) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    unpacker::pack(content, Format::TarGz, &mut bytes).unwrap();
-    bytes
 }
 
 fn git(repository: &str, reference: GitRef, directory: Option<&str>) -> BundleSource {
@@ -87,12 +82,10 @@ async fn unpacked(name: &str, source: BundleSource) -> Bundle {
 
 /// Creates a Bundle of class plain and waits until its condition contains this text of the failure.
 async fn failing(name: &str, source: BundleSource, text: &str) -> Bundle {
-    let world = running().await;
-    world.bundle(name, "plain", source).await;
+    running().await.bundle(name, "plain", source).await;
     wait_message(name, "UnpackFailed", text).await
 }
 
-/// Waits until the condition Unpacked has that reason and contains that text.
 async fn wait_message(name: &str, reason: &str, text: &str) -> Bundle {
     crate::support::wait_message(&world().await.api(), name, reason, text).await
 }
@@ -107,7 +100,6 @@ async fn is_stored(bundle: &Bundle) -> bool {
     is_in_store(status.content_digest.as_deref().unwrap()).await
 }
 
-/// Reports whether the provisioner's store has content with this digest.
 async fn is_in_store(digest: &str) -> bool {
     let provisioner = world().await.provisioner().await;
     let hex = digest.trim_start_matches("sha256:");

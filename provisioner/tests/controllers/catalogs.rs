@@ -22,7 +22,10 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
     core::NamespaceResourceScope,
 };
-use manifests::api::catalog_source::{CatalogSource, CatalogSourceStatus};
+use manifests::api::{
+    catalog_source::{CatalogSource, CatalogSourceStatus},
+    labels,
+};
 use provisioner::{
     app,
     controllers::{catalog_source, context::Context},
@@ -30,15 +33,16 @@ use provisioner::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::table::matches;
+use tests::{Registry, table::matches};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use unpacker::{Store, store::Budget};
 
 use crate::platform::support::{optional_crd, package};
 use crate::support::{
-    apply, catalog_source, define, delete, eventually, found, insecure, list, merge, merge_status,
-    namespace_object, notes_about, until, wait_deleted, wait_for, without_controllers,
+    Line, apply, catalog_source, define, delete, eventually, found, insecure, list, merge,
+    merge_status, namespace_object, notes_about, until, wait_deleted, wait_for, wait_part,
+    without_controllers,
 };
 
 /// Namespaces whose catalogs are read.
@@ -58,7 +62,6 @@ struct Shelf {
     cluster: Lease,
 }
 
-/// Creates the CRD of CatalogSources.
 async fn define_source(cluster: &Cluster) {
     define(cluster, &optional_crd("CatalogSource")).await;
 }
@@ -122,8 +125,7 @@ impl Leader {
             };
             format!("{}: {answer}", offer.catalog)
         };
-        let list = offers.list();
-        list.into_iter().map(line).collect()
+        offers.list().into_iter().map(line).collect()
     }
 }
 
@@ -152,10 +154,23 @@ impl Shelf {
     /// Returns a cluster where the provisioner is this user, with that user's permissions.
     async fn with(user: Option<&str>, settings: Settings) -> Self {
         let cluster = without_controllers().await;
+        let config = cluster.config().clone();
+        Self::run(cluster, config, user, settings).await
+    }
+
+    /// Returns a cluster whose provisioner runs as this user, and reaches the API server through a [`Line`].
+    async fn behind_line(user: &str, settings: Settings) -> (Self, Line) {
+        let cluster = without_controllers().await;
+        let (line, config) = Line::to(cluster.config().clone()).await;
+        let shelf = Self::run(cluster, config, Some(user), settings).await;
+        (shelf, line)
+    }
+
+    async fn run(cluster: Lease, config: Config, user: Option<&str>, settings: Settings) -> Self {
         for namespace in NAMESPACES.into_iter().chain(["elsewhere"]) {
             apply(&cluster, &namespace_object(namespace)).await;
         }
-        let (config, store) = (cluster.config().clone(), tempfile::tempdir().unwrap());
+        let store = tempfile::tempdir().unwrap();
         Self {
             reader: Leader::run(config, user, settings, store),
             cluster,
@@ -204,12 +219,10 @@ impl Shelf {
         self.offers_become(&[]).await;
     }
 
-    /// Declares a catalog, or changes it.
     async fn declare(&self, namespace: &str, name: &str, spec: Value) {
         self.declare_with(namespace, name, spec, json!({})).await;
     }
 
-    /// Declares a catalog with annotations, or changes it.
     async fn declare_with(&self, namespace: &str, name: &str, spec: Value, annotations: Value) {
         let mut source = catalog_source(namespace, name, &spec);
         source["spec"]["sourceType"] = "grpc".into();
@@ -221,7 +234,6 @@ impl Shelf {
         self.cluster.client().unwrap()
     }
 
-    /// Returns the API of a kind in a namespace.
     fn api<K>(&self, namespace: &str) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -240,23 +252,16 @@ impl Shelf {
         description: &str,
         is_expected: impl Fn(&CatalogSource) -> bool,
     ) -> CatalogSource {
-        let api = self.sources(NAMESPACES[0]);
-        wait_for(api, name, description, |source| {
+        wait_for(self.sources(NAMESPACES[0]), name, description, |source| {
             is_expected(source).then_some(())
         })
         .await
     }
 
-    /// Waits until the status of a catalog has this part: null is an absent field, `*` is any text, and a list contains the
-    /// elements.
+    /// Waits until the status of a catalog has this part.
     async fn reports(&self, source: &str, part: Value) -> CatalogSourceStatus {
         let (namespace, name) = qualified(source);
-        let is_reported = |source: &CatalogSource| {
-            let status = serde_json::to_value(&source.status).unwrap();
-            is_part(&part, &status).then_some(())
-        };
-        let api = self.sources(namespace);
-        let source = wait_for(api, name, &part.to_string(), is_reported).await;
+        let source = wait_part(self.sources(namespace), name, json!({"status": part})).await;
         source.status.unwrap_or_default()
     }
 
@@ -276,8 +281,7 @@ impl Shelf {
             self.apply(&object).await;
         }
         let status = json!({"status": {"replicas": 1, "availableReplicas": available, "readyReplicas": available}});
-        let deployments = self.api::<Deployment>("olm");
-        merge_status(&deployments, "catalog-operator", &status).await;
+        merge_status(&self.api::<Deployment>("olm"), "catalog-operator", &status).await;
     }
 
     /// Returns the offers of a package, one line per catalog.
@@ -296,11 +300,9 @@ impl Shelf {
         until(&format!("{expected:?}"), offers, is_expected).await;
     }
 
-    /// Returns the value of a catalog's metric.
     fn metric(&self, namespace: &str, name: &str) -> Option<String> {
-        let line =
-            format!("rukpak_catalog_available{{namespace=\"{namespace}\",name=\"{name}\"}} ");
-        metric(&self.reader.ctx, &line)
+        let key = format!("rukpak_catalog_available{{namespace=\"{namespace}\",name=\"{name}\"}} ");
+        metric(&self.reader.ctx, &key)
     }
 }
 
@@ -316,20 +318,6 @@ fn qualified(catalog: &str) -> (&str, &str) {
     catalog.split_once('/').unwrap_or((NAMESPACES[0], catalog))
 }
 
-fn is_part(part: &Value, whole: &Value) -> bool {
-    match (part, whole) {
-        (Value::Object(parts), Value::Object(_)) => {
-            parts.iter().all(|(name, part)| is_part(part, &whole[name]))
-        }
-        (Value::Array(parts), Value::Array(all)) => parts
-            .iter()
-            .all(|part| all.iter().any(|element| is_part(part, element))),
-        (Value::String(pattern), Value::String(text)) => matches(pattern, text),
-        _ => part == whole,
-    }
-}
-
-/// Writes a catalog.
 fn write_documents(dir: &Path, documents: &[Value]) {
     let text: Vec<String> = documents.iter().map(Value::to_string).collect();
     std::fs::write(dir.join("catalog.json"), text.join("\n")).unwrap();

@@ -26,9 +26,8 @@ use serde_json::{Value, json};
 
 use crate::openshift::{CLUSTER_OPERATOR, CLUSTER_VERSION, crd};
 use crate::platform::support::Platform;
-use crate::support::{custom_resources, merge, merge_status, wait_for};
+use crate::support::{custom_resources, merge, merge_status, wait_for, wait_part};
 
-/// Makes the cluster an OpenShift cluster with this version history.
 async fn become_openshift(platform: &Platform, entries: &[&str]) {
     for name in [CLUSTER_VERSION, CLUSTER_OPERATOR] {
         platform.define(&crd(name)).await;
@@ -37,7 +36,6 @@ async fn become_openshift(platform: &Platform, entries: &[&str]) {
     history(platform.world.cluster, entries).await;
 }
 
-/// Returns an object of OLM.
 pub(crate) fn olm_object(kind: &str, (namespace, name): (&str, &str), spec: &Value) -> Value {
     json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": kind,
@@ -58,13 +56,11 @@ pub(crate) fn csv((namespace, name): (&str, &str), package: &str, properties: &[
     csv
 }
 
-/// Returns the API of a kind of OLM in a namespace.
 pub(crate) fn olm_api(platform: &Platform, namespace: &str, kind: &str) -> Api<DynamicObject> {
     let kind = ["operators.coreos.com", "v1alpha1", kind];
     custom_resources(&platform.world, namespace, kind)
 }
 
-/// Returns the ClusterVersion of a new cluster.
 pub(crate) fn version() -> Value {
     json!({
         "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
@@ -109,16 +105,12 @@ async fn operator_becomes(
     reason: &str,
     text: &str,
 ) -> ClusterOperator {
-    let description = format!("{type_}={status} {reason} {text}");
-    let is_expected = |operator: &ClusterOperator| {
-        let condition = find(operator.status.as_ref()?, type_)?;
-        let message = condition.message.as_deref().unwrap_or_default();
-        let is_expected = condition.status == status
-            && condition.reason.as_deref() == Some(reason)
-            && message.contains(text);
-        is_expected.then_some(())
-    };
-    wait_for(platform.world.api(), name, &description, is_expected).await
+    let mut condition = json!({"type": type_, "status": status, "reason": reason});
+    if !text.is_empty() {
+        condition["message"] = format!("*{text}*").into();
+    }
+    let part = json!({"status": {"conditions": [condition]}});
+    wait_part(platform.world.api(), name, part).await
 }
 
 async fn gate_opens(platform: &Platform) {

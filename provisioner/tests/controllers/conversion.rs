@@ -27,7 +27,6 @@ use crate::support::{
 const DEFINITION: &str = "catalogsources.operators.coreos.com";
 const NAMESPACE: &str = "default";
 
-/// A running webhook.
 struct Working {
     address: SocketAddr,
     stop: CancellationToken,
@@ -79,8 +78,7 @@ fn source(version: &str, name: &str, spec: &Value) -> DynamicObject {
 
 async fn bundle(crds: &Api<CustomResourceDefinition>) -> Option<Vec<u8>> {
     let crd = crds.get(DEFINITION).await.unwrap();
-    let config = crd.spec.conversion?.webhook?.client_config?;
-    Some(config.ca_bundle?.0)
+    Some(crd.spec.conversion?.webhook?.client_config?.ca_bundle?.0)
 }
 
 /// Applies the CRD with v1 after a change, and with the address of the webhook, because the API server of a test resolves no
@@ -99,8 +97,7 @@ async fn define(cluster: &Cluster, address: SocketAddr, change: impl Fn(&mut Val
 /// Waits until an object can be read in v1.
 async fn read_v1(new: &Api<DynamicObject>, name: &str) -> DynamicObject {
     eventually("served in v1", async || {
-        let object = new.get(name).await;
-        object.map_err(|error| error.to_string())
+        new.get(name).await.map_err(|error| error.to_string())
     })
     .await
 }
@@ -127,8 +124,7 @@ async fn catalog_sources_have_two_versions_and_store_the_old_one() {
     let object = read_v1(&new, "before").await;
     let expected = json!({"configMapSource": {"configMap": "m"}, "displayName": "Mine"});
     assert_eq!(object.data["spec"], expected);
-    let back = old.get("before").await.unwrap();
-    assert_eq!(back.data["spec"], stored);
+    assert_eq!(old.get("before").await.unwrap().data["spec"], stored);
 
     // Clients that know only the old version can read an object that is written in the new one.
     let spec = json!({"catalogImageSource": {
@@ -141,8 +137,7 @@ async fn catalog_sources_have_two_versions_and_store_the_old_one() {
     });
     assert_eq!(object.data["spec"], expected);
     let crd = crds.get(DEFINITION).await.unwrap();
-    let versions = crd.status.unwrap().stored_versions.unwrap();
-    assert_eq!(versions, ["v1alpha1"]);
+    assert_eq!(crd.status.unwrap().stored_versions.unwrap(), ["v1alpha1"]);
     expected["image"] = "quay.io/example/catalog:v2".into();
     let change = json!({"spec": {"catalogImageSource": {"catalogImage": expected["image"]}}});
     merge(&new, "after", &change).await;
@@ -151,40 +146,12 @@ async fn catalog_sources_have_two_versions_and_store_the_old_one() {
     assert_eq!(list(&new).await.len(), 3);
     slow_requests::stalled_requests_do_not_delay_others(webhook.address, &ca, &new).await;
     stored_objects::deep_options_are_converted(&cluster, webhook.address).await;
-
-    contradictions_are_rejected(&new).await;
-    stored_objects::nesting_is_bounded(&new).await;
-    stored_objects::unread_fields_are_kept(&client).await;
-
-    let webhook = conversions_continue_after_an_outage(webhook, &client, &crds).await;
-    lost_ca_is_replaced(&client, &crds).await;
-    webhook.stop().await;
-
-    // The return to the old CRD needs no webhook, and nothing is lost.
-    let version = crds.get(DEFINITION).await.unwrap().metadata;
-    base["metadata"]["resourceVersion"] = version.resource_version.into();
-    let (params, base) = (PostParams::default(), serde_json::from_value(base).unwrap());
-    let replaced = crds.replace(DEFINITION, &params, &base).await;
-    replaced.unwrap();
-    let object = old.get("before").await.unwrap();
-    assert_eq!(object.data["spec"], stored);
-    eventually("v1 is not served", async || match new.get("after").await {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        other => Err(format!("{other:?}")),
-    })
-    .await;
-}
-
-/// Contradictions are rejected with the announced messages; and fields that v1 lacks are not dropped silently.
-async fn contradictions_are_rejected(new: &Api<DynamicObject>) {
+    // Contradictions are rejected with the announced messages. Fields that v1 lacks are not dropped silently.
     let one_of = |found: &str| {
         format!("*\"spec\" must validate one and only one schema (oneOf)*Found {found}*")
     };
-    let (image, service, map) = (
-        json!({"catalogImage": "a"}),
-        json!({"address": "a:1"}),
-        json!({"configMap": "m"}),
-    );
+    let (image, service) = (json!({"catalogImage": "a"}), json!({"address": "a:1"}));
+    let map = json!({"configMap": "m"});
     for (spec, pattern) in tests::rows![
         json!({}) => one_of("none valid");
         // The message that the design document quotes.
@@ -199,17 +166,12 @@ async fn contradictions_are_rejected(new: &Api<DynamicObject>) {
     ] {
         let contrary = source("v1", "contrary", &spec);
         let created = new.create(&PostParams::default(), &contrary).await;
-        let created = created.map(|object| object.data);
-        tests::table::assert_outcome(created, Err(&pattern), &spec);
+        tests::table::assert_outcome(created.map(|object| object.data), Err(&pattern), &spec);
     }
-}
 
-async fn conversions_continue_after_an_outage(
-    webhook: Working,
-    client: &Client,
-    crds: &Api<CustomResourceDefinition>,
-) -> Working {
-    let (old, new) = (sources(client, "v1alpha1"), sources(client, "v1"));
+    stored_objects::nesting_is_bounded(&new).await;
+    stored_objects::unread_fields_are_kept(&client).await;
+
     let port = webhook.address.port();
     // Without the webhook, objects of the stored version are served, and conversions fail at once.
     webhook.stop().await;
@@ -218,19 +180,27 @@ async fn conversions_continue_after_an_outage(
     let failed = new.get("after").await.unwrap_err().to_string();
     assert!(failed.contains("conversion webhook"), "{failed}");
     assert!(begin.elapsed() < Duration::from_secs(10), "{failed}");
-    let before = bundle(crds).await;
-    let webhook = Working::start(client, port).await;
+    let before = bundle(&crds).await;
+    let webhook = Working::start(&client, port).await;
     read_v1(&new, "after").await;
-    assert_eq!(bundle(crds).await, before);
-    webhook
-}
-
-/// A lost CA is created again and written into the CRD.
-async fn lost_ca_is_replaced(client: &Client, crds: &Api<CustomResourceDefinition>) {
-    let before = bundle(crds).await;
+    assert_eq!(bundle(&crds).await, before);
+    // A lost CA is created again and written into the CRD.
     let secrets: Api<Secret> = Api::namespaced(client.clone(), SYSTEM);
     delete(&secrets, NAME).await;
-    let ca = async || bundle(crds).await;
+    let ca = async || bundle(&crds).await;
     until("another CA", ca, |now| *now != before).await;
-    read_v1(&sources(client, "v1"), "after").await;
+    read_v1(&new, "after").await;
+    webhook.stop().await;
+
+    // The return to the old CRD needs no webhook, and nothing is lost.
+    let version = crds.get(DEFINITION).await.unwrap().metadata;
+    base["metadata"]["resourceVersion"] = version.resource_version.into();
+    let (params, base) = (PostParams::default(), serde_json::from_value(base).unwrap());
+    crds.replace(DEFINITION, &params, &base).await.unwrap();
+    assert_eq!(old.get("before").await.unwrap().data["spec"], stored);
+    eventually("v1 is not served", async || match new.get("after").await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
 }

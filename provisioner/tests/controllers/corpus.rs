@@ -5,9 +5,7 @@ mod snapshot;
 
 use std::{collections::BTreeSet, time::Instant};
 
-use cluster::Lease;
 use convert::Code;
-use kube::{Api, Client};
 use manifests::{
     api::{
         bundle_instance::BundleInstance,
@@ -16,68 +14,38 @@ use manifests::{
     content::Content,
     object::Object,
 };
-use tests::{Case, Corpus, Registry, corpus};
+use tests::{Case, Corpus, corpus};
 
 use self::snapshot::Everything;
-use crate::support::{
-    self, Options, Provisioner, condition, eventually, has, image, message, wait_deleted,
-};
+use crate::faults::support::Stage;
+use crate::support::{Options, World, condition, eventually, has, image, message, wait_for};
 
-/// A cluster, a registry, and a provisioner, for the corpus alone.
-struct Setup {
-    cluster: Lease,
-    registry: Registry,
-    _provisioner: Provisioner,
+/// Sets up a cluster, a registry, and a provisioner, for the corpus alone.
+async fn stage() -> Stage {
+    let stage = crate::faults::support::stage(Options::default()).await;
+    // The provisioner reports the status of the cluster, regardless of installed bundles.
+    wait_for::<PlatformStatus>(stage.world.api(), NAME, "there", |_| Some(())).await;
+    stage
 }
 
-impl Setup {
-    async fn new() -> Self {
-        let cluster = support::with_controllers().await;
-        let provisioner = Provisioner::start(&cluster, Options::default()).await;
-        // The provisioner reports the status of the cluster, regardless of installed bundles.
-        let status: Api<PlatformStatus> = Api::all(cluster.client().unwrap());
-        support::wait_for(status, NAME, "there", |_| Some(())).await;
-        Self {
-            cluster,
-            registry: Registry::plain(),
-            _provisioner: provisioner,
-        }
-    }
+/// Publishes a bundle, and declares its installation.
+async fn declare(world: &World, name: &str, content: &Content) {
+    let source = image(&world.push(name, content).await);
+    world.instance(name, "registry", source).await;
+}
 
-    fn client(&self) -> Client {
-        self.cluster.client().unwrap()
-    }
-
-    fn instances(&self) -> Api<BundleInstance> {
-        Api::all(self.client())
-    }
-
-    /// Publishes a bundle, and declares its installation.
-    async fn declare(&self, name: &str, content: &Content) {
-        let reference = support::push(&self.registry, name, content).await;
-        let instance = support::instance(name, "registry", image(&reference));
-        support::create(&self.instances(), &instance).await;
-    }
-
-    /// Waits until an instance is installed or rejected.
-    async fn decided(&self, name: &str) -> BundleInstance {
-        let is_decided = |instance: &BundleInstance| {
-            let conditions = &instance.status.as_ref()?.conditions;
-            let unpack = condition(conditions, "HasValidBundle")?;
-            let is_decided = has(conditions, "Installed", "True")
-                || unpack.reason == "UnpackFailed"
-                || condition(conditions, "Installed")?.reason == "InstallFailed"
-                    && has(conditions, "Progressing", "False");
-            is_decided.then_some(())
-        };
-        let description = "installed or rejected";
-        support::wait_for(self.instances(), name, description, is_decided).await
-    }
-
-    async fn delete(&self, name: &str) {
-        support::delete(&self.instances(), name).await;
-        wait_deleted(self.instances(), name).await;
-    }
+/// Waits until an instance is installed or rejected.
+async fn decided(world: &World, name: &str) -> BundleInstance {
+    let is_decided = |instance: &BundleInstance| {
+        let conditions = &instance.status.as_ref()?.conditions;
+        let unpack = condition(conditions, "HasValidBundle")?;
+        let is_decided = has(conditions, "Installed", "True")
+            || unpack.reason == "UnpackFailed"
+            || condition(conditions, "Installed")?.reason == "InstallFailed"
+                && has(conditions, "Progressing", "False");
+        is_decided.then_some(())
+    };
+    wait_for(world.api(), name, "installed or rejected", is_decided).await
 }
 
 fn content(corpus: &Corpus, case: Case<'_>) -> Content {
@@ -96,8 +64,8 @@ fn name(case: Case<'_>, number: usize) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn real_bundles_are_installed_and_removed_without_a_trace() {
     let Some(corpus) = corpus() else { return };
-    let setup = Setup::new().await;
-    let client = setup.client();
+    let stage = stage().await;
+    let (world, client) = (&stage.world, stage.world.client());
     let mut before = Everything::now(&client).await.unwrap();
     assert!(before.len() > 100, "{before:?}");
 
@@ -109,8 +77,8 @@ async fn real_bundles_are_installed_and_removed_without_a_trace() {
         let objects = convert::plain(&content, &convert::Options::default());
         let objects = objects.objects.unwrap();
         let start = Instant::now();
-        setup.declare(&name, &content).await;
-        let instance = setup.decided(&name).await;
+        declare(world, &name, &content).await;
+        let instance = decided(world, &name).await;
         let took = start.elapsed();
         let status = instance.status.as_ref().unwrap();
         if has(&status.conditions, "Installed", "True") {
@@ -124,7 +92,7 @@ async fn real_bundles_are_installed_and_removed_without_a_trace() {
         } else {
             rejected.push(format!("{}: {:#?}", case.bundle, status.conditions));
         }
-        setup.delete(&name).await;
+        world.uninstall(&name).await;
         // A Namespace may contain other objects by then. Namespaces are kept, and all other objects are deleted.
         for namespace in objects.iter().filter(|object| object.kind() == "Namespace") {
             before.expect(namespace);
@@ -133,11 +101,8 @@ async fn real_bundles_are_installed_and_removed_without_a_trace() {
             before.difference(&Everything::now(&client).await?)
         })
         .await;
-        let (count, total) = (objects.len(), start.elapsed());
-        eprintln!(
-            "{}: {count} objects in {took:.1?}, deleted after {total:.1?}",
-            case.bundle
-        );
+        let (bundle, count, total) = (case.bundle, objects.len(), start.elapsed());
+        eprintln!("{bundle}: {count} objects in {took:.1?}, deleted after {total:.1?}");
     }
     // The conversion corrects every problem that the API server finds in real bundles: none is rejected.
     assert!(rejected.is_empty(), "{}", rejected.join("\n\n"));
@@ -157,19 +122,20 @@ fn waiting(object: &Object) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn real_bundles_are_rejected_with_all_their_reasons() {
     let Some(corpus) = corpus() else { return };
-    let setup = Setup::new().await;
-    let before = Everything::now(&setup.client()).await.unwrap();
+    let stage = stage().await;
+    let (world, client) = (&stage.world, stage.world.client());
+    let before = Everything::now(&client).await.unwrap();
     let mut cases: Vec<Case<'_>> = corpus.cases().collect();
     cases.retain(|case| case.outcome != "converted");
     assert!(!cases.is_empty());
     // The bundles do not block each other, so all are declared at once.
     for (number, &case) in cases.iter().enumerate() {
         let content = content(&corpus, case);
-        setup.declare(&name(case, number), &content).await;
+        declare(world, &name(case, number), &content).await;
     }
     for (number, &case) in cases.iter().enumerate() {
         let name = name(case, number);
-        let instance = setup.decided(&name).await;
+        let instance = decided(world, &name).await;
         let conditions = &instance.status.as_ref().unwrap().conditions;
         assert!(has(conditions, "HasValidBundle", "False"), "{instance:#?}");
         assert!(has(conditions, "Installed", "False"), "{instance:#?}");
@@ -179,21 +145,19 @@ async fn real_bundles_are_rejected_with_all_their_reasons() {
         }
     }
     for (number, &case) in cases.iter().enumerate() {
-        setup.delete(&name(case, number)).await;
+        world.uninstall(&name(case, number)).await;
     }
     eventually("the rejected bundles left no trace", async || {
-        before.difference(&Everything::now(&setup.client()).await?)
+        before.difference(&Everything::now(&client).await?)
     })
     .await;
 }
 
 /// Returns the texts that the condition must contain: those of the corpus and all of the conversion.
 fn reasons(corpus: &Corpus, case: Case<'_>) -> Vec<String> {
+    let modes = "the bundle does not support the AllNamespaces install mode";
     let (code, text) = match case.outcome {
-        "rejected: install mode" => (
-            Code::InstallMode,
-            "the bundle does not support the AllNamespaces install mode",
-        ),
+        "rejected: install mode" => (Code::InstallMode, modes),
         "rejected: webhooks" => (Code::Webhooks, "webhookDefinitions are not supported"),
         "rejected: API services" => (Code::APIServices, "apiServiceDefinitions are not supported"),
         other => panic!("{}: {other} is not known", case.bundle),

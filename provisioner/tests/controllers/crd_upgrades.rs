@@ -3,14 +3,7 @@
 
 mod schema_conformance;
 
-use apply::{
-    account::Account,
-    discovery::{ApiKind, Discovery},
-    inventory::Inventory,
-    plan::{ApplyStep, InstanceOwner, Plan, Wave},
-    preflight::{self, Check, Findings, Input, Policy},
-    revision::ObjectHash,
-};
+use apply::preflight::{self, Check, Findings};
 use cluster::{DryRun, Lease};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
@@ -18,15 +11,15 @@ use kube::{
     api::{DynamicObject, Patch, PatchParams},
     core::{ApiResource, GroupVersionKind},
 };
-use manifests::{
-    api::{bundle_instance::CheckMode, labels},
-    object::Object,
+use manifests::api::{
+    bundle_instance::{CheckMode, Preflight, ServiceAccountRef},
+    labels,
 };
-use provisioner::controllers::bundle_instance::policy;
 use serde_json::{Value, json};
 use tests::assert_has;
 
-use crate::support::{define, delete, merge, unique, without_controllers};
+use crate::preflight::Case;
+use crate::support::{self, define, delete, merge, unique, without_controllers};
 
 /// A CRD with custom resources, on a dedicated control plane.
 struct Definition {
@@ -46,12 +39,8 @@ impl Definition {
             group: format!("{}.example.com", unique("sky")),
             scope,
         };
-        crd.apply(&crd.crd(versions)).await;
+        define(&crd.cluster, &crd.crd(versions)).await;
         crd
-    }
-
-    async fn apply(&self, crd: &Value) {
-        define(&self.cluster, crd).await;
     }
 
     fn name(&self) -> String {
@@ -59,14 +48,10 @@ impl Definition {
     }
 
     fn crd(&self, versions: &[Value]) -> Value {
-        let names =
-            json!({"plural": "stars", "singular": "star", "kind": "Star", "listKind": "StarList"});
-        let spec =
-            json!({"group": self.group, "scope": self.scope, "names": names, "versions": versions});
-        json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": self.name()}, "spec": spec,
-        })
+        let mut crd = support::crd(&self.group, "Star");
+        crd["spec"]["scope"] = json!(self.scope);
+        crd["spec"]["versions"] = json!(versions);
+        crd
     }
 
     fn stars(&self, namespace: Option<&str>) -> Api<DynamicObject> {
@@ -99,50 +84,17 @@ impl Definition {
     async fn check_by(
         &self,
         incoming: &Value,
-        mode: CheckMode,
-        account: Option<Account>,
+        crd_upgrade_safety: CheckMode,
+        account: Option<&ServiceAccountRef>,
     ) -> Findings {
-        let mut config = self.cluster.config().clone();
-        config.auth_info.impersonate = account.as_ref().map(Account::service_account_user);
-        let client = Client::try_from(config).unwrap();
-        let plan = tests::with!(Plan, steps: vec![step(incoming)]);
-        let own = &self.client;
-        let crd_upgrade_safety = policy::upgrade_safety(mode);
-        let input = Input {
-            owner: &InstanceOwner {
-                name: "sky".into(),
-                uid: "u".into(),
-            },
-            parent: None,
-            policy: &tests::with!(Policy, account, crd_upgrade_safety),
-            plan: &plan,
-            existing: &std::collections::BTreeSet::new(),
-            inventory: &Inventory::new(),
-            client: &client,
-            own,
-            kinds: &Discovery::new(own.clone()),
-            is_cluster_admin: &preflight::ClusterAdminCheck::default(),
-            namespace: None,
-            system_namespace: "rukpak-system",
-            concurrency: 8,
-        };
-        let findings = preflight::crd_safety::check(&input, |_| true).await;
-        findings.unwrap()
-    }
-}
-
-fn step(object: &Value) -> ApplyStep {
-    let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-    let object = Object::try_from(object.clone()).unwrap();
-    let kind = ApiKind {
-        resource: ApiResource::from_gvk(&gvk),
-        namespaced: false,
-    };
-    ApplyStep {
-        wave: Wave::Definitions,
-        hash: ObjectHash::new(&object),
-        object,
-        kind: kind.into(),
+        let objects = [incoming.clone()];
+        let mut case = Case::new(self.cluster.cluster(), "default", &objects);
+        case.instance.spec.preflight = Some(tests::with!(Preflight, crd_upgrade_safety));
+        if let Some(account) = account {
+            case = case.by(account);
+        }
+        case.check(async |input| preflight::crd_safety::check(input, |_| true).await)
+            .await
     }
 }
 
@@ -159,9 +111,11 @@ fn wide() -> Value {
 }
 
 fn with_required_color() -> Value {
-    let mut spec = wide();
-    spec["required"] = json!(["color"]);
-    spec
+    tests::with!(wide() => |spec| spec["required"] = json!(["color"]))
+}
+
+fn with_maximum(size: u64) -> Value {
+    tests::with!(wide() => |spec| spec["properties"]["size"]["maximum"] = json!(size))
 }
 
 fn messages(problems: &[preflight::Finding]) -> Vec<&str> {
@@ -180,14 +134,10 @@ fn one_containing<'a>(problems: &'a [preflight::Finding], text: &str) -> &'a str
     message
 }
 
-/// Rows C1 and C2: a safe update is admitted.
+/// Rows C1 and C2: a safe update is admitted. The plan adds the owner labels.
 async fn safe_update_is_admitted(crd: &Definition) {
-    let mut wider = wide();
-    wider["properties"]["age"] = json!({"type": "integer", "minimum": 0});
-    let mut incoming = crd.crd(&[version("v1", &wider), version("v2", &wider)]);
-    assert_eq!(crd.check(&incoming).await, Findings::default());
-    incoming["metadata"]["labels"] =
-        json!({labels::OWNER_KIND: "BundleInstance", labels::OWNER_NAME: "sky"});
+    let wider = tests::with!(wide() => |spec| spec["properties"]["age"] = json!({"type": "integer", "minimum": 0}));
+    let incoming = crd.crd(&[version("v1", &wider), version("v2", &wider)]);
     assert_eq!(crd.check(&incoming).await, Findings::default());
 }
 
@@ -196,24 +146,18 @@ async fn required_field_is_denied(crd: &Definition) {
     let incoming = crd.crd(&[version("v1", &with_required_color())]);
     let findings = crd.check(&incoming).await;
     let name = crd.name();
-    assert_eq!(
-        messages(&findings.problems),
-        [
-            format!(
-                "failed to validate safety of UPDATE for CRD \"{name}\" (NOTE: to disable this validation, set the \
-                 \"core.rukpak.io/safe-crd-upgrade-validation\" annotation to \"false\", or \
-                 spec.preflight.crdUpgradeSafety to Off): error validating existing CRs against new CRD's schema for \
-                 \"{name}\": existing custom object sun failed validation for new schema version v1: \
-                 spec.color: Required value"
-            ),
-            format!(
-                "validating upgrade for CRD \"{name}\" failed: v1: spec.color: required: added. Install a bundle \
-                 version that keeps the fields and versions in use, or, if they are not needed, set \
-                 spec.preflight.crdUpgradeSafety: Off, or annotation core.rukpak.io/safe-crd-upgrade-validation: \
-                 \"false\" on the CRD"
-            ),
-        ]
+    let resources = format!(
+        "failed to validate safety of UPDATE for CRD \"{name}\" (NOTE: to disable this validation, set the \
+         \"core.rukpak.io/safe-crd-upgrade-validation\" annotation to \"false\", or spec.preflight.crdUpgradeSafety to Off): \
+         error validating existing CRs against new CRD's schema for \"{name}\": existing custom object sun failed validation for \
+         new schema version v1: spec.color: Required value"
     );
+    let schema = format!(
+        "validating upgrade for CRD \"{name}\" failed: v1: spec.color: required: added. Install a bundle version that keeps \
+         the fields and versions in use, or, if they are not needed, set spec.preflight.crdUpgradeSafety: Off, or annotation \
+         core.rukpak.io/safe-crd-upgrade-validation: \"false\" on the CRD"
+    );
+    assert_eq!(messages(&findings.problems), [resources, schema]);
 }
 
 /// Row C5: the annotation and the spec turn the check off.
@@ -228,16 +172,12 @@ async fn annotation_and_spec_turn_the_check_off(crd: &Definition) {
     }
 }
 
-/// Row C6: a stored version cannot be removed.
-async fn stored_version_stays(crd: &Definition) {
-    let mut v2 = version("v2", &wide());
-    v2["storage"] = json!(true);
+/// Row C6: a stored version cannot be removed. A removed field is reported with the custom resources that use the field.
+async fn removed_versions_and_fields_are_reported(crd: &Definition) {
+    let v2 = tests::with!(version("v2", &wide()) => |version| version["storage"] = json!(true));
     let findings = crd.check(&crd.crd(&[v2])).await;
     one_containing(&findings.problems, "cannot remove stored versions [v1]");
-}
 
-/// A removed field is reported with the custom resources that use the field.
-async fn removed_field_is_reported_with_its_users(crd: &Definition) {
     let narrow = json!({"type": "object", "properties": {"size": {"type": "integer"}}});
     let incoming = crd.crd(&[version("v1", &narrow)]);
     let findings = crd.check(&incoming).await;
@@ -273,12 +213,10 @@ async fn resources_invalid_before_do_not_block(crd: &Definition) {
     let yellow = json!({"size": 50, "color": "yellow"});
     crd.star(None, "mars", &yellow).await;
     let with = |maximum: u64, pattern: &str| {
-        let mut spec = wide();
-        spec["properties"]["size"]["maximum"] = json!(maximum);
-        spec["properties"]["color"]["pattern"] = json!(pattern);
+        let spec = tests::with!(with_maximum(maximum) => |spec| spec["properties"]["color"]["pattern"] = json!(pattern));
         crd.crd(&[version("v1", &spec)])
     };
-    crd.apply(&with(10, "^y")).await;
+    define(&crd.cluster, &with(10, "^y")).await;
     let findings = crd.check(&with(10, "^b")).await;
     assert_eq!(findings.problems, []);
     let warning = format!(
@@ -290,8 +228,7 @@ async fn resources_invalid_before_do_not_block(crd: &Definition) {
 
 /// Validation rules are reported, because only the API server evaluates them.
 async fn new_rules_are_reported_as_not_checked(crd: &Definition) {
-    let mut spec = wide();
-    spec["x-kubernetes-validations"] = json!([{"rule": "self.size < 10"}]);
+    let spec = tests::with!(wide() => |spec| spec["x-kubernetes-validations"] = json!([{"rule": "self.size < 10"}]));
     let findings = crd.check(&crd.crd(&[version("v1", &spec)])).await;
     assert_eq!(findings.problems, []);
     let message = one_containing(&findings.warnings, "not checked");
@@ -301,13 +238,13 @@ async fn new_rules_are_reported_as_not_checked(crd: &Definition) {
 
 /// A service account that cannot list the custom resources is named with the remedy.
 async fn missing_permission_to_list_is_reported(crd: &Definition) {
-    let account = Account {
+    let account = ServiceAccountRef {
         name: "tenant".into(),
         namespace: "default".into(),
     };
     let incoming = crd.crd(&[version("v1", &with_required_color())]);
     let mode = CheckMode::Enforce;
-    let findings = crd.check_by(&incoming, mode, Some(account)).await;
+    let findings = crd.check_by(&incoming, mode, Some(&account)).await;
     let message = one_containing(&findings.problems, "failed to check the custom resources");
     let remedy = format!("allow `list` on {}", crd.name());
     assert!(message.ends_with(&remedy), "{message}");
@@ -319,16 +256,14 @@ async fn missing_permission_to_list_is_reported(crd: &Definition) {
 async fn c1_to_c6_crd_upgrades_are_checked() {
     let crd = Definition::new("Cluster", &[version("v1", &wide())]).await;
     crd.star(None, "sun", &json!({"size": 5})).await;
-    let vega = json!({"color": "blue"});
-    crd.star(None, "vega", &vega).await;
+    crd.star(None, "vega", &json!({"color": "blue"})).await;
     safe_update_is_admitted(&crd).await;
     required_field_is_denied(&crd).await;
     // C4: updates by other clients are admitted.
     let incoming = crd.crd(&[version("v1", &with_required_color())]);
     crd.cluster.apply(&incoming, DryRun::Yes).await.unwrap();
     annotation_and_spec_turn_the_check_off(&crd).await;
-    stored_version_stays(&crd).await;
-    removed_field_is_reported_with_its_users(&crd).await;
+    removed_versions_and_fields_are_reported(&crd).await;
     new_rules_are_reported_as_not_checked(&crd).await;
     missing_permission_to_list_is_reported(&crd).await;
     resources_invalid_before_do_not_block(&crd).await;
@@ -344,11 +279,7 @@ async fn custom_resources_beyond_the_first_page_are_counted() {
         crd.star(Some("default"), &name, &spec).await;
     });
     futures::future::join_all(written).await;
-    let with_maximum = |maximum: u64| {
-        let mut spec = wide();
-        spec["properties"]["size"]["maximum"] = json!(maximum);
-        crd.crd(&[version("v1", &spec)])
-    };
+    let with_maximum = |maximum| crd.crd(&[version("v1", &with_maximum(maximum))]);
     // Only the last object.
     let findings = crd.check(&with_maximum(228)).await;
     let message = one_containing(&findings.problems, "failed validation");
@@ -371,9 +302,8 @@ async fn unavailable_conversion_webhook_is_reported() {
         "conversionReviewVersions": ["v1"],
         "clientConfig": {"url": "https://127.0.0.1:9/convert"},
     }});
-    crd.apply(&webhook).await;
-    let mut incoming = webhook.clone();
-    incoming["spec"]["versions"][1] = version("v2", &with_required_color());
+    define(&crd.cluster, &webhook).await;
+    let incoming = tests::with!(webhook => |crd| crd["spec"]["versions"][1] = version("v2", &with_required_color()));
     let findings = crd.check(&incoming).await;
     let message = one_containing(&findings.problems, "failed to check the custom resources");
     let remedy = "make sure that the conversion webhook is running";

@@ -17,27 +17,20 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use tests::table::matches;
 
-use crate::informers::observer::{Observer, kind_of};
+use crate::informers::observer::{Object, Observer, kind_of};
 use crate::support::{crd, delete, list, merge_status, unique, until};
 
 /// Returns a workload whose pods run on no node, not even on the stand-in that other tests start.
 fn workload(kind: &str, name: &str, more: &Value) -> Value {
-    let mut object = json!({
-        "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name},
-        "spec": {
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {
-                    "schedulingGates": [{"name": "example.com/never"}], "nodeSelector": {"example.com/never": "true"},
-                    "containers": [{"name": "main", "image": "example.com/none"}],
-                },
-            },
-        },
+    let labels = json!({"app": name});
+    let pod = json!({
+        "schedulingGates": [{"name": "example.com/never"}], "nodeSelector": {"example.com/never": "true"},
+        "containers": [{"name": "main", "image": "example.com/none"}],
     });
-    let spec = object["spec"].as_object_mut().unwrap();
-    spec.extend(more.as_object().unwrap().clone());
-    object
+    let mut spec = more.clone();
+    spec["selector"] = json!({"matchLabels": labels});
+    spec["template"] = json!({"metadata": {"labels": labels}, "spec": pod});
+    json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
 // parity: rukpak-34
@@ -86,18 +79,13 @@ async fn health_follows_the_status_that_controllers_write() {
         let applied = observer.apply(&instance, object).await;
         objects.push((applied, kind, expected));
     }
-    let kinds: Vec<_> = objects
-        .iter()
-        .map(|(object, kind, _)| (object, Arc::clone(kind)))
-        .collect();
-    observer.declare_kinds(&instance, None, &kinds);
+    let kinds = objects.iter();
+    let kinds = kinds.map(|(object, kind, _)| (object, Arc::clone(kind)));
+    observer.declare_kinds(&instance, None, &kinds.collect::<Vec<_>>());
     let are_as_expected = |view: &InstanceView| {
+        let health = |object: &Object| format!("{:?}", view.objects[&object.identity].health);
         let mut rows = objects.iter();
-        view.synced
-            && rows.all(|(object, _, expected)| {
-                let health = &view.objects[&object.identity].health;
-                matches(expected, &format!("{health:?}"))
-            })
+        view.synced && rows.all(|(object, _, expected)| matches(expected, &health(object)))
     };
     let description = "healthy as the table says";
     observer.wait(&instance, description, are_as_expected).await;
@@ -116,11 +104,9 @@ async fn health_follows_the_status_that_controllers_write() {
         let mut workloads = objects[..4].iter();
         workloads.all(|(object, ..)| view.objects[&object.identity].health == Health::Current)
     };
-    observer
-        .wait(&instance, "with running pods", are_current)
-        .await;
-    let services: Api<APIService> = Api::all(observer.client());
-    delete(&services, &format!("v1.api.{group}")).await;
-    let crds: Api<CustomResourceDefinition> = Api::all(observer.client());
-    delete(&crds, &format!("tills.{group}")).await;
+    let description = "with running pods";
+    observer.wait(&instance, description, are_current).await;
+    let client = observer.client();
+    delete::<APIService>(&Api::all(client.clone()), &format!("v1.api.{group}")).await;
+    delete::<CustomResourceDefinition>(&Api::all(client), &format!("tills.{group}")).await;
 }

@@ -52,11 +52,9 @@ async fn a_deleted_kind_is_watched_again(observer: &mut Observer) {
 
     let api: Api<CustomResourceDefinition> = Api::all(observer.client());
     delete(&api, &name).await;
-    let view = observer
-        .wait(&instance, "failing", |view| {
-            !view.failing.is_empty() && view.absent.contains(&applied.identity)
-        })
-        .await;
+    let is_absent = |view: &InstanceView| view.absent.contains(&applied.identity);
+    let failing = |view: &InstanceView| !view.failing.is_empty() && is_absent(view);
+    let view = observer.wait(&instance, "failing", failing).await;
     assert!(view.unknown.contains(&object.identity), "{view:?}");
     let failing = &view.failing[0];
     let prefix = format!("failed to watch tills.{group}: ");
@@ -107,9 +105,8 @@ async fn an_account_observes_objects_once_allowed(observer: &mut Observer) {
         json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]);
     let namespace = Some(namespace.as_str());
     grant(observer.cluster, &subject, namespace, "reader", &rules).await;
-    let view = observer
-        .wait(&instance, "allowed", |view| view.synced)
-        .await;
+    let synced = |view: &InstanceView| view.synced;
+    let view = observer.wait(&instance, "allowed", synced).await;
     assert_eq!(view.failing, [] as [String; 0]);
     assert_eq!(view.objects[&map.identity].fields, map.applied.fields);
 }

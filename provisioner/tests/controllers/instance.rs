@@ -12,25 +12,38 @@ mod rollback;
 mod squatting;
 mod uninstall;
 
-use std::{collections::BTreeMap, fmt::Debug};
+use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 
-use cluster::TempNamespace;
+use cluster::{Cluster, TempNamespace, wait::Watched};
 use k8s_openapi::{
-    api::{apps::v1::Deployment, core::v1::ConfigMap},
+    api::{
+        apps::v1::Deployment,
+        core::v1::{ConfigMap, Namespace},
+        rbac::v1::ClusterRole,
+    },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{Api, ResourceExt as _, api::ListParams, core::DynamicObject};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    core::DynamicObject,
+};
 use manifests::api::{
     bundle::{Bundle, BundleSource},
-    bundle_instance::{BundleInstance, BundleInstanceSpec, BundleInstanceStatus},
+    bundle_instance::{
+        BundleInstance, BundleInstanceSpec, BundleInstanceStatus, CrdDeletionPolicy, Rollback,
+    },
     labels,
 };
+use provisioner::controllers::bundle_instance::template;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tests::assert_has;
+use tokio::time::Instant;
 
 use crate::support::{
-    self, World, condition, custom_resources, image, message, plain, running, unique,
+    self, Options, Provisioner, World, condition, custom_resources, eventually, image, message,
+    plain, running, unique, wait_deleted, wait_for,
 };
 
 /// Returns the world with a provisioner, the name of a new instance, and a namespace for its objects.
@@ -51,6 +64,11 @@ fn line(instance: &BundleInstance, type_: &str) -> String {
     let conditions = &instance.status.as_ref().unwrap().conditions;
     let found = condition(conditions, type_).unwrap();
     format!("{} {}", found.status, found.reason)
+}
+
+fn installed(instance: &BundleInstance) -> Option<&str> {
+    let status = instance.status.as_ref().unwrap();
+    status.installed_bundle_name.as_deref()
 }
 
 /// Checks that the message of a condition contains these parts, and returns the message.
@@ -74,13 +92,11 @@ fn owned_by(instance: &str) -> ListParams {
     ListParams::default().labels(&selector)
 }
 
-/// Lists the Bundles of an instance.
 async fn bundles(world: &World, instance: &str) -> Vec<Bundle> {
     let api: Api<Bundle> = world.api();
     api.list(&owned_by(instance)).await.unwrap().items
 }
 
-/// Waits until the Bundles of an instance match a predicate.
 async fn bundles_become(
     world: &World,
     instance: &str,
@@ -92,24 +108,17 @@ async fn bundles_become(
     support::until(&description, read, is_desired).await;
 }
 
-/// Waits until an instance has no Bundles.
 async fn no_bundles(world: &World, instance: &str) {
     bundles_become(world, instance, "none", Vec::is_empty).await;
 }
 
 fn map(namespace: &str, name: &str, data: &[(&str, &str)]) -> Value {
     let data: BTreeMap<&str, &str> = data.iter().copied().collect();
-    json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": namespace}, "data": data,
-    })
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": data})
 }
 
 fn cluster_role(name: &str) -> Value {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": {"name": name}, "rules": [],
-    })
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": []})
 }
 
 /// Returns a custom resource of the CRD that [`support::crd`] creates.
@@ -120,16 +129,13 @@ fn widget(group: &str, namespace: &str, name: &str, size: impl Into<Value>) -> V
     })
 }
 
-/// Returns a CRD that serves `v1`. With `two`, the CRD serves `v2` as well and stores objects in `v2`.
-fn crd(group: &str, two: bool) -> Value {
+/// Returns a CRD that serves `v1` and `v2`, and stores objects in `v2`.
+fn crd_with_v2(group: &str) -> Value {
     let mut crd = support::crd(group, "Widget");
-    if two {
-        let versions = crd["spec"]["versions"].as_array_mut().unwrap();
-        let mut second = versions[0].clone();
-        second["name"] = json!("v2");
-        versions[0]["storage"] = json!(false);
-        versions.push(second);
-    }
+    let versions = crd["spec"]["versions"].as_array_mut().unwrap();
+    let second = tests::with!(versions[0].clone() => |version| version["name"] = json!("v2"));
+    versions[0]["storage"] = json!(false);
+    versions.push(second);
     crd
 }
 
@@ -149,7 +155,6 @@ fn deployments(world: &World, namespace: &str) -> Api<Deployment> {
     Api::namespaced(world.client(), namespace)
 }
 
-/// Publishes a plain bundle.
 async fn publish(world: &World, name: &str, objects: &[Value]) -> BundleSource {
     image(&world.push(name, &plain(objects)).await)
 }
@@ -179,10 +184,8 @@ async fn install(world: &World, name: &str, objects: &[Value]) -> BundleInstance
     world.wait_instance(name, "Healthy", "True").await
 }
 
-/// Patches fields of an instance.
 async fn change(world: &World, name: &str, patch: Value) {
-    let api: Api<BundleInstance> = world.api();
-    support::merge(&api, name, &patch).await;
+    support::merge::<BundleInstance>(&world.api(), name, &patch).await;
 }
 
 /// Sets the source of an instance, of any type.
@@ -198,43 +201,48 @@ async fn point_at(world: &World, name: &str, source: &BundleSource) {
 }
 
 async fn read(world: &World, name: &str) -> BundleInstance {
-    let api: Api<BundleInstance> = world.api();
-    api.get(name).await.unwrap()
+    world.api::<BundleInstance>().get(name).await.unwrap()
 }
 
-async fn delete(world: &World, name: &str) {
-    world.uninstall(name).await;
-}
-
-/// Waits until a key of a ConfigMap has this value.
 async fn has_value(world: &World, namespace: &str, name: &str, key: &str, value: &str) {
     let description = format!("{key}={value}");
     let has_value = |found: &ConfigMap| (found.data.as_ref()?.get(key)? == value).then_some(());
-    support::wait_for(maps(world, namespace), name, &description, has_value).await;
+    wait_for(maps(world, namespace), name, &description, has_value).await;
 }
 
 /// Patches an object as another field manager.
-async fn patch_as_other<K: Clone + DeserializeOwned + Debug>(
-    api: &Api<K>,
-    name: &str,
-    patch: Value,
-) {
+async fn patch_as_other<K>(api: &Api<K>, name: &str, patch: Value)
+where
+    K: Clone + DeserializeOwned + Debug,
+{
     support::patch_as(api, name, "rival", &patch).await;
+}
+
+/// Returns the duration of the fastest of several repairs. The machine may be busy with other tests.
+async fn quickest<T>(
+    objects: impl IntoIterator<Item = T>,
+    mut repair: impl AsyncFnMut(T),
+) -> Duration {
+    let mut best = Duration::MAX;
+    for object in objects {
+        let began = Instant::now();
+        repair(object).await;
+        best = best.min(began.elapsed());
+    }
+    best
 }
 
 /// Returns a Deployment whose pods can be set to fail.
 fn deployment(namespace: &str, name: &str, replicas: u32, version: &str, fate: &str) -> Value {
+    let containers = json!([{"name": "main", "image": format!("example.com/{name}:{version}")}]);
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": name, "namespace": namespace, "labels": {"version": version}},
         "spec": {
-            "replicas": replicas,
-            "progressDeadlineSeconds": 2,
-            "selector": {"matchLabels": {"app": name}},
-            "strategy": null,
+            "replicas": replicas, "progressDeadlineSeconds": 2, "selector": {"matchLabels": {"app": name}}, "strategy": null,
             "template": {
                 "metadata": {"labels": {"app": name, "version": version}, "annotations": {"cluster-tests/fate": fate}},
-                "spec": {"nodeSelector": null, "containers": [{"name": "main", "image": format!("example.com/{name}:{version}")}]},
+                "spec": {"nodeSelector": null, "containers": containers},
             },
         },
     })
@@ -246,7 +254,12 @@ async fn upgrade(world: &World, name: &str, tag: &str, objects: &[Value]) {
     point_at(world, name, &source).await;
 }
 
-/// Waits until the status of an instance matches a predicate.
+/// Waits until an object carries the label of an instance.
+async fn wait_owned<K: Watched>(api: Api<K>, object: &str, instance: &str) {
+    let is_owned = |found: &K| (found.labels().get(labels::OWNER_NAME)? == instance).then_some(());
+    wait_for(api, object, "owned", is_owned).await;
+}
+
 async fn becomes(
     world: &World,
     name: &str,
@@ -254,15 +267,21 @@ async fn becomes(
     predicate: impl Fn(&BundleInstanceStatus) -> Option<()>,
 ) -> BundleInstance {
     let matches = |instance: &BundleInstance| predicate(instance.status.as_ref()?);
-    support::wait_for(world.api(), name, description, matches).await
+    wait_for(world.api(), name, description, matches).await
 }
 
-/// Waits until a condition has this reason.
+/// Waits until the first installation is rejected, and no bundle is installed.
+async fn refused(world: &World, name: &str, parts: &[&str]) -> BundleInstance {
+    let refused = wait_message(world, name, "Installed InstallFailed", parts).await;
+    assert_eq!(line(&refused, "Installed"), "False InstallFailed");
+    assert_eq!(installed(&refused), None);
+    refused
+}
+
 async fn wait_reason(world: &World, name: &str, type_: &str, reason: &str) -> BundleInstance {
     wait_message(world, name, &format!("{type_} {reason}"), &[]).await
 }
 
-/// See [`World::wait_message`].
 async fn wait_message(world: &World, name: &str, kind: &str, parts: &[&str]) -> BundleInstance {
     world.wait_message(name, kind, parts).await
 }
@@ -273,5 +292,5 @@ async fn observed(world: &World, name: &str) -> BundleInstance {
         let observed = instance.status.as_ref()?.observed_generation;
         (observed == instance.metadata.generation).then_some(())
     };
-    support::wait_for(world.api(), name, "observed", is_observed).await
+    wait_for(world.api(), name, "observed", is_observed).await
 }

@@ -10,3 +10,19 @@ mod openshift;
 mod permissions;
 pub(crate) mod support;
 mod upgrades;
+
+use kube::{Api, ResourceExt as _};
+use manifests::api::{
+    bundle_instance::BundleInstance,
+    condition::INSTALLED,
+    labels,
+    platform_operator::condition::{CATALOG_AVAILABLE, UPGRADEABLE},
+};
+use serde_json::{Value, json};
+
+use crate::catalogs::external_servers::Server;
+use crate::openshift::{PLATFORM_OPERATOR, crd};
+use crate::support::{
+    Options, Provisioner, delete, list, merge, operator, until, wait_deleted, wait_for, wait_part,
+    wait_recreated,
+};

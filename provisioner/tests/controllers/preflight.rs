@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use apply::{
     discovery::Discovery,
     inventory::{Entry, Inventory},
-    plan::{self, InstanceOwner, Plan},
+    plan::{self, ApplyStep, InstanceOwner, Plan},
     preflight::{self, Check, Findings, Input, ownership},
 };
+use cluster::Cluster;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
     Api, Client, ResourceExt as _,
@@ -28,11 +29,12 @@ use provisioner::{
 use serde_json::{Value, json};
 use tests::assert_has;
 
-use super::support::{self, SYSTEM, World, unique, world};
-use crate::support::{delete, merge};
+use crate::support::{self, SYSTEM, World, delete, merge, unique, world};
 
-struct Case {
-    instance: BundleInstance,
+/// A bundle whose installation is checked.
+pub(crate) struct Case {
+    pub(crate) instance: BundleInstance,
+    cluster: &'static Cluster,
     namespace: String,
     objects: Vec<Value>,
     inventory: Inventory,
@@ -40,35 +42,36 @@ struct Case {
 }
 
 impl Case {
-    fn new(world: &World, namespace: &str, objects: &[Value]) -> Self {
-        let mut instance = support::instance(&unique("preflight"), "plain", support::image("a/b"));
-        instance.metadata.uid = Some(unique("uid"));
+    pub(crate) fn new(cluster: &'static Cluster, namespace: &str, objects: &[Value]) -> Self {
+        let instance = support::instance(&unique("preflight"), "plain", support::image("a/b"));
         Self {
-            instance,
+            instance: tests::with!(instance => metadata.uid: Some(unique("uid"))),
+            cluster,
             namespace: namespace.to_owned(),
             objects: objects.to_vec(),
             inventory: Inventory::new(),
-            client: world.client(),
+            client: cluster.client().unwrap(),
         }
     }
 
     /// Sets the account whose permissions are checked.
-    fn by(mut self, world: &World, account: &ServiceAccountRef) -> Self {
-        let accounts = ImpersonatedClients::new(world.cluster.config().clone()).unwrap();
+    pub(crate) fn by(mut self, account: &ServiceAccountRef) -> Self {
+        let accounts = ImpersonatedClients::new(self.cluster.config().clone()).unwrap();
         self.client = accounts.client(Some(account)).unwrap();
         self.instance.spec.service_account = Some(account.clone());
         self
     }
 
-    fn name(&self) -> String {
-        self.instance.name_any()
-    }
-
     fn owner(&self) -> InstanceOwner {
         InstanceOwner {
-            name: self.name(),
+            name: self.instance.name_any(),
             uid: self.instance.uid().unwrap(),
         }
+    }
+
+    async fn steps(&self) -> Vec<ApplyStep> {
+        let kinds = Discovery::new(self.cluster.client().unwrap());
+        self.plan(&kinds).await.steps
     }
 
     async fn plan(&self, kinds: &Discovery) -> Plan {
@@ -80,8 +83,16 @@ impl Case {
         plan::new(objects, &found, inventory, &owner, namespace, &optional)
     }
 
-    async fn run(&self, world: &World) -> Findings {
-        let own = world.client();
+    async fn run(&self) -> Findings {
+        self.check(preflight::run).await
+    }
+
+    /// Runs some of the checks.
+    pub(crate) async fn check(
+        &self,
+        check: impl AsyncFnOnce(&Input<'_>) -> Result<Findings, kube::Error>,
+    ) -> Findings {
+        let own = self.cluster.client().unwrap();
         let kinds = Discovery::new(own.clone());
         let plan = self.plan(&kinds).await;
         let input = Input {
@@ -99,7 +110,7 @@ impl Case {
             system_namespace: SYSTEM,
             concurrency: 8,
         };
-        preflight::run(&input).await.unwrap()
+        check(&input).await.unwrap()
     }
 }
 
@@ -134,8 +145,8 @@ async fn objects_of_other_owners_are_reported_together() {
     let other = other_instance(world).await;
     let names = ["free", "let-go", "mine", "orphan", "other", "vacant"];
     let objects = names.map(|name| config(namespace, name, &json!({})));
-    let mut case = Case::new(world, namespace, &objects);
-    let mine = case.name();
+    let mut case = Case::new(world.cluster, namespace, &objects);
+    let mine = case.instance.name_any();
     for (name, metadata) in tests::rows![
         "free" => json!({});
         "orphan" => owned_by("preflight-deleted");
@@ -150,29 +161,20 @@ async fn objects_of_other_owners_are_reported_together() {
     let params = PatchParams::apply("rukpak");
     api.patch("let-go", &params, &let_go).await.unwrap();
 
-    let found = case.run(world).await;
-    let adopt = |name: &str| {
+    let found = case.run().await;
+    let adoptable = |name: &str, owner: &str| {
         format!(
-            "to let this BundleInstance adopt it, run: kubectl annotate configmaps/{name} -n {namespace} \
-             core.rukpak.io/adopt={mine}"
+            "ConfigMap {namespace}/{name} already exists and is {owner}: to let this BundleInstance adopt it, run: kubectl \
+             annotate configmaps/{name} -n {namespace} core.rukpak.io/adopt={mine}"
         )
     };
-    let existing = |name: &str| format!("ConfigMap {namespace}/{name} already exists and is");
+    let deleted = "owned by BundleInstance preflight-deleted, which no longer exists";
     let expected = [
+        adoptable("free", "not managed by a BundleInstance"),
+        adoptable("orphan", deleted),
         format!(
-            "{} not managed by a BundleInstance: {}",
-            existing("free"),
-            adopt("free")
-        ),
-        format!(
-            "{} owned by BundleInstance preflight-deleted, which no longer exists: {}",
-            existing("orphan"),
-            adopt("orphan")
-        ),
-        format!(
-            "{} owned by BundleInstance {other}: delete that BundleInstance, or remove the object from one of the two \
-             bundles",
-            existing("other")
+            "ConfigMap {namespace}/other already exists and is owned by BundleInstance {other}: delete that BundleInstance, \
+             or remove the object from one of the two bundles"
         ),
     ];
     assert_eq!(messages(&found, Check::Ownership), expected);
@@ -181,25 +183,19 @@ async fn objects_of_other_owners_are_reported_together() {
     // An applied object belongs to the instance. An object that was only planned does not.
     for name in names {
         let object = Object::try_from(config(namespace, name, &json!({}))).unwrap();
-        let entry = Entry {
-            version: "v1".to_owned(),
-            fields: (name != "free").then(|| "0123456789ab".parse().unwrap()),
-            recreating: false,
-        };
+        let fields = (name != "free").then(|| "0123456789ab".parse().unwrap());
+        let entry = tests::with!(Entry, version: "v1".to_owned(), fields);
         case.inventory.insert(object.identity(), entry);
     }
-    let found = case.run(world).await;
+    let found = case.run().await;
     assert_eq!(messages(&found, Check::Ownership), expected[..1]);
 
-    let kinds = Discovery::new(world.client());
-    let steps = case.plan(&kinds).await.steps;
-    let (client, owner) = (world.client(), case.owner());
-    let taken = ownership::recheck(&client, &steps, &owner, 4).await;
+    let (steps, owner) = (case.steps().await, case.owner());
+    let taken = ownership::recheck(&world.client(), &steps, &owner, 4).await;
     let taken = taken.unwrap();
     let taken = taken.keys().map(|identity| identity.name.as_str());
     assert_eq!(taken.collect::<Vec<_>>(), ["free", "orphan", "other"]);
-    let instances = world.api::<BundleInstance>();
-    delete(&instances, &other).await;
+    delete::<BundleInstance>(&world.api(), &other).await;
 }
 
 /// Each missing API is named with the object that needs the API. The tests of `apply::preflight` cover the protected objects.
@@ -216,8 +212,8 @@ async fn protected_objects_and_missing_apis_are_named() {
     let olm = |(version, kind)| json!({"apiVersion": format!("operators.coreos.com/{version}"), "kind": kind, "metadata": {"name": "a", "namespace": namespace.name()}});
     let mut objects = kinds.map(olm).to_vec();
     objects.push(config(SYSTEM, "rukpak-upload", &json!({})));
-    let case = Case::new(world, namespace.name(), &objects);
-    let found = case.run(world).await;
+    let case = Case::new(world.cluster, namespace.name(), &objects);
+    let found = case.run().await;
     let expected = kinds.map(|(version, kind)| {
         format!(
             "required resource not found: no matches for kind \"{kind}\" in version \"operators.coreos.com/{version}\", needed \
@@ -244,14 +240,12 @@ async fn namespaces_exist_or_are_bundled_and_can_be_shared() {
     let shared = world.cluster.temp_namespace("shared").await.unwrap();
     let other = other_instance(world).await;
     let namespace = support::namespace_object;
-    let mut taken = namespace(shared.name());
-    taken["metadata"]["labels"] = owned_by(&other)["labels"].clone();
-    world.apply(&taken).await;
+    let labels = owned_by(&other)["labels"].clone();
+    world.apply(&tests::with!(namespace(shared.name()) => |object| object["metadata"]["labels"] = labels)).await;
     let finalizer = json!({"finalizers": ["tests.rukpak.io/hold"]});
     let held = config(ending.name(), "held", &finalizer);
     world.apply(&held).await;
-    let namespaces = world.api::<Namespace>();
-    delete(&namespaces, ending.name()).await;
+    delete::<Namespace>(&world.api(), ending.name()).await;
 
     let objects = [
         config(&missing, "a", &json!({})),
@@ -261,8 +255,8 @@ async fn namespaces_exist_or_are_bundled_and_can_be_shared() {
         namespace(shared.name()),
         config(shared.name(), "a", &json!({})),
     ];
-    let case = Case::new(world, &missing, &objects);
-    let found = case.run(world).await;
+    let case = Case::new(world.cluster, &missing, &objects);
+    let found = case.run().await;
     let mut expected = [
         format!(
             "namespace {:?} is being deleted, and ConfigMap {ending}/a would be created in it: create it again after \
@@ -288,6 +282,5 @@ async fn namespaces_exist_or_are_bundled_and_can_be_shared() {
     let held = Api::<ConfigMap>::namespaced(world.client(), ending.name());
     let free = json!({"metadata": {"finalizers": null}});
     merge(&held, "held", &free).await;
-    let instances = world.api::<BundleInstance>();
-    delete(&instances, &other).await;
+    delete::<BundleInstance>(&world.api(), &other).await;
 }

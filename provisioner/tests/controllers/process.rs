@@ -53,12 +53,6 @@ async fn put(url: &str, body: &str) -> (StatusCode, String) {
 #[tokio::test]
 async fn processes_answer_probes_and_end_on_signals() {
     let cluster = plane().await;
-    probes_metrics_and_log_level_answer(cluster).await;
-    second_signal_ends_the_process(cluster).await;
-    grace_period_is_limited(cluster).await;
-}
-
-async fn probes_metrics_and_log_level_answer(cluster: &Cluster) {
     let provisioner = start(cluster, "2s").await;
     let probes = provisioner.url("probes");
     for path in ["healthz", "readyz"] {
@@ -73,13 +67,6 @@ async fn probes_metrics_and_log_level_answer(cluster: &Cluster) {
     assert!(text.lines().any(|line| line == "rukpak_leader 1"), "{text}");
     assert!(text.ends_with("# EOF\n"), "{text}");
 
-    log_level_can_be_changed(&provisioner).await;
-    provisioner.signal("TERM").await;
-    assert_eq!(provisioner.ended().await, 0, "{}", provisioner.log());
-    provisioner.wait_log("stopped").await;
-}
-
-async fn log_level_can_be_changed(provisioner: &Provisioner) {
     let url = format!("{}/log-level", provisioner.url("admin"));
     let before = (StatusCode::OK, "info,provisioner=debug\n".to_owned());
     assert_eq!(get(&url).await, before);
@@ -100,17 +87,34 @@ async fn log_level_can_be_changed(provisioner: &Provisioner) {
     assert_eq!(put(&url, "trace").await.0, StatusCode::NO_CONTENT);
     provisioner.wait_log("log level changed").await;
     assert_eq!(get(&url).await.1, "trace\n");
+
+    provisioner.signal("TERM").await;
+    assert_eq!(provisioner.ended().await, 0, "{}", provisioner.log());
+    provisioner.wait_log("stopped").await;
+
+    // The second signal ends the process.
+    let provisioner = start(cluster, "1h").await;
+    let _fetch = endless_fetch(cluster).await;
+    provisioner.signal("TERM").await;
+    let stopping = "shutting down; send the signal again to exit immediately";
+    provisioner.wait_log(stopping).await;
+    let found = get(&format!("{}/readyz", provisioner.url("probes"))).await;
+    let stopping = "stopping\n".to_owned();
+    assert_eq!(found, (StatusCode::SERVICE_UNAVAILABLE, stopping));
+    assert!(!provisioner.has_ended());
+    provisioner.signal("TERM").await;
+    assert_eq!(provisioner.ended().await, 143, "{}", provisioner.log());
+    // The grace period is limited.
+    let provisioner = start(cluster, "0s").await;
+    let _fetch = endless_fetch(cluster).await;
+    provisioner.stop().await;
 }
 
 #[tokio::test]
 async fn start_waits_for_the_api_server_and_rejects_bad_flags() {
-    unavailable_api_server_is_waited_for().await;
-    invalid_settings_end_the_process().await;
-}
-
-async fn unavailable_api_server_is_waited_for() {
     let options = tests::with!(Options, kubeconfig: Some(Relay::kubeconfig_of("127.0.0.1:1")));
-    let provisioner = Provisioner::launch(plane().await, options);
+    let cluster = plane().await;
+    let provisioner = Provisioner::launch(cluster, options);
     let probes = found("there are probes", async || {
         let mut lines = provisioner.lines().into_iter();
         let line = lines.find(|line| line["service"] == "probes")?;
@@ -127,10 +131,7 @@ async fn unavailable_api_server_is_waited_for() {
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     provisioner.signal("INT").await;
     assert_eq!(provisioner.ended().await, 0, "{}", provisioner.log());
-}
 
-async fn invalid_settings_end_the_process() {
-    let cluster = plane().await;
     let file = tempfile::NamedTempFile::new().unwrap();
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let taken = taken.local_addr().unwrap();
@@ -160,24 +161,4 @@ async fn endless_fetch(cluster: &Cluster) -> TcpStream {
     create(&bundles, &bundle).await;
     let accepted = tokio::task::spawn_blocking(move || silent.accept().unwrap());
     accepted.await.unwrap().0
-}
-
-async fn second_signal_ends_the_process(cluster: &Cluster) {
-    let provisioner = start(cluster, "1h").await;
-    let _fetch = endless_fetch(cluster).await;
-    provisioner.signal("TERM").await;
-    let stopping = "shutting down; send the signal again to exit immediately";
-    provisioner.wait_log(stopping).await;
-    let found = get(&format!("{}/readyz", provisioner.url("probes"))).await;
-    let stopping = "stopping\n".to_owned();
-    assert_eq!(found, (StatusCode::SERVICE_UNAVAILABLE, stopping));
-    assert!(!provisioner.has_ended());
-    provisioner.signal("TERM").await;
-    assert_eq!(provisioner.ended().await, 143, "{}", provisioner.log());
-}
-
-async fn grace_period_is_limited(cluster: &Cluster) {
-    let provisioner = start(cluster, "0s").await;
-    let _fetch = endless_fetch(cluster).await;
-    provisioner.stop().await;
 }

@@ -83,7 +83,6 @@ impl Lab {
         delete(&api, &name).await;
     }
 
-    /// Sets the status as the cluster's operators do.
     async fn status(&self, object: &Value, status: &Value) {
         let (api, name) = self.api(object).await;
         merge_status(&api, &name, &json!({"status": status})).await;
@@ -103,8 +102,7 @@ impl Lab {
 
     async fn bundle_of(&self, source: BundleSource) -> String {
         let name = unique("pull");
-        let bundle = support::bundle(&name, "plain", source);
-        create(&self.bundles(), &bundle).await;
+        create(&self.bundles(), &support::bundle(&name, "plain", source)).await;
         name
     }
 
@@ -112,7 +110,6 @@ impl Lab {
         support::unpacked(&self.bundles(), name).await
     }
 
-    /// Waits until the condition of a Bundle reports this problem.
     async fn fails(&self, name: &str, text: &str) {
         support::wait_message(&self.bundles(), name, "", text).await;
     }
@@ -146,13 +143,6 @@ fn mirror_set(kind: &str, name: &str, source: &str, mirrors: &[String], policy: 
 #[tokio::test]
 async fn mirrors_and_blocked_registries_are_followed() {
     let lab = Lab::new().await;
-    mirrors_are_followed_without_a_restart(&lab).await;
-    blocked_sources_are_not_contacted(&lab).await;
-    processes_without_controllers_follow_the_cluster(&lab).await;
-}
-
-/// Leaves no mirrors behind.
-async fn mirrors_are_followed_without_a_restart(lab: &Lab) {
     let (source, mirror) = (Registry::plain(), Registry::plain());
     publish(&mirror.image("copies/app:v1"), &content("one"), &insecure()).await;
     // The CRDs are created while the provisioner runs, as on day 0.
@@ -197,9 +187,9 @@ async fn mirrors_are_followed_without_a_restart(lab: &Lab) {
     lab.unpacked(&next).await;
     lab.delete(&policy).await;
     lab.delete(&tags).await;
-}
+    drop(provisioner);
 
-async fn blocked_sources_are_not_contacted(lab: &Lab) {
+    // Blocked sources are not contacted.
     let (source, mirror) = (Registry::plain(), Registry::plain());
     publish(&source.image("org/app:v1"), &content("one"), &insecure()).await;
     let hosts = [source.host(), mirror.host()];
@@ -238,9 +228,12 @@ async fn blocked_sources_are_not_contacted(lab: &Lab) {
     let text = format!("[[registry]]\nlocation = \"{host}\"\ninsecure = true\n");
     std::fs::write(conf.path(), text).unwrap();
     let conf = format!("--registries-conf={}", conf.path().display());
-    let _provisioner = lab.provisioner(&["--follow-openshift=false", &conf]).await;
+    let provisioner = lab.provisioner(&["--follow-openshift=false", &conf]).await;
     let last = lab.bundle(&source.image("org/app:v1")).await;
     lab.unpacked(&last).await;
+    drop(provisioner);
+
+    processes_without_controllers_follow_the_cluster(&lab).await;
 }
 
 /// Returns the status of a download from a new process without controllers, whose store is empty.
@@ -248,8 +241,7 @@ async fn served(lab: &Lab, bundle: &str, token: &str) -> StatusCode {
     let provisioner = lab.provisioner(&["--controllers=none"]).await;
     let (browser, base) = visit(lab.client(), &provisioner).await;
     let request = browser.get(format!("{base}/bundles/{bundle}.tgz"));
-    let answer = request.bearer_auth(token).send().await.unwrap();
-    answer.status()
+    request.bearer_auth(token).send().await.unwrap().status()
 }
 
 /// A process without controllers fetches the content that it serves.

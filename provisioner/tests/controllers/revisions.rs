@@ -13,7 +13,7 @@ mod steps;
 mod upgrade;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt::Debug,
     sync::{Arc, Mutex},
     time::Duration,
@@ -21,22 +21,19 @@ use std::{
 
 use futures::StreamExt as _;
 use k8s_openapi::{
-    api::{
-        admissionregistration::v1::ValidatingAdmissionPolicyBinding, apps::v1::Deployment,
-        core::v1::ConfigMap,
-    },
+    api::{apps::v1::Deployment, core::v1::ConfigMap},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::Condition,
 };
 use kube::{
     Api, ResourceExt as _,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     core::{DynamicObject, NamespaceResourceScope},
     runtime::watcher,
 };
 use manifests::api::{
     MANAGER,
-    bundle_instance::{BundleInstance, RevisionState},
+    bundle_instance::{BundleInstance, RevisionState, Rollback},
     labels,
 };
 use serde::de::DeserializeOwned;
@@ -47,10 +44,11 @@ use tokio::{
     time::{Instant, sleep},
 };
 
+use crate::faults::support::{empty, stage};
 use crate::support::{
-    self, Line, World, condition, config_map, custom_resources, delete, image, instance, merge,
-    merge_status, namespace_object, operator, patch_as, plain, running, unique, until_within,
-    wait_deleted, within,
+    self, Line, Options, Provisioner, World, condition, config_map, custom_resources, delete,
+    image, instance, list, merge, merge_status, namespace_object, operator, patch_as, plain,
+    running, unique, until, until_within, wait_deleted, within,
 };
 
 /// The limit of a repair. A repair that waits for a back-off after a denied write takes longer.
@@ -61,8 +59,6 @@ const ROLLOUT_TIMEOUT: Duration = Duration::from_secs(20);
 const LARGE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The time in which a test watches for a change that must not happen.
 const OBSERVATION: Duration = Duration::from_secs(5);
-/// The message of every [`Policy`].
-const DENIED: &str = "denied by the policy of this test";
 /// The finalizer of a client that is slow to remove it.
 const FINALIZER: &str = "example.com/held";
 
@@ -83,28 +79,23 @@ impl<'w> Fixture<'w> {
         &self.name
     }
 
-    /// The API group of this fixture.
     fn group(&self) -> String {
         format!("{}.example.com", self.name)
     }
 
-    /// Returns a ConfigMap of a bundle.
     fn map(&self, name: &str, text: &str) -> Value {
         config_map(self.namespace(), name, text)
     }
 
-    /// Returns a Widget of a bundle.
     fn widget(&self, name: &str, size: u8) -> Value {
         let version = format!("{}/v1", self.group());
         self.object(&version, "Widget", name, &json!({"spec": {"size": size}}))
     }
 
-    /// Returns the CRD of Widgets.
     fn widget_crd(&self) -> Value {
         support::crd(&self.group(), "Widget")
     }
 
-    /// Returns the API of a kind in the namespace.
     fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -112,11 +103,9 @@ impl<'w> Fixture<'w> {
         Api::namespaced(self.world.client(), self.namespace())
     }
 
-    /// Returns an object of a bundle.
     fn object(&self, api_version: &str, kind: &str, name: &str, more: &Value) -> Value {
-        let mut object = json!({
-            "apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": self.namespace()},
-        });
+        let metadata = json!({"name": name, "namespace": self.namespace()});
+        let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
         let fields = more.as_object().unwrap().clone();
         object.as_object_mut().unwrap().extend(fields);
         object
@@ -131,7 +120,6 @@ impl<'w> Fixture<'w> {
         custom_resources(self.world, self.namespace(), [&group, "v1", "Widget"])
     }
 
-    /// Reads the CRD of Widgets.
     async fn crd(&self) -> CustomResourceDefinition {
         let crds: Api<CustomResourceDefinition> = self.world.api();
         let name = format!("widgets.{}", self.group());
@@ -140,15 +128,12 @@ impl<'w> Fixture<'w> {
 
     /// Returns a Deployment without pods.
     fn web(&self, app: &str) -> Value {
-        let pod = json!({
-            "metadata": {"labels": {"app": app}},
-            "spec": {"containers": [{"name": "main", "image": "example.com/web:1"}]},
-        });
-        let spec =
-            json!({"replicas": 0, "selector": {"matchLabels": {"app": app}}, "template": pod});
-        let mut web = self.object("apps/v1", "Deployment", "web", &json!({"spec": spec}));
-        web["metadata"]["labels"] = json!({"version": "1"});
-        web
+        let labels = json!({"app": app});
+        let pod = json!({"containers": [{"name": "main", "image": "example.com/web:1"}]});
+        let template = json!({"metadata": {"labels": labels}, "spec": pod});
+        let spec = json!({"spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}});
+        let web = self.object("apps/v1", "Deployment", "web", &spec);
+        tests::with!(web => |web| web["metadata"]["labels"] = json!({"version": "1"}))
     }
 
     /// Publishes a plain bundle, and returns the BundleInstance that installs the bundle.
@@ -163,9 +148,8 @@ impl<'w> Fixture<'w> {
         let bundle = operator(&self.name, "1.0.0", more);
         let tag = format!("{}:v1", self.name);
         let pushed = self.world.push(&tag, &bundle).await;
-        let mut declared = instance(&self.name, "registry", image(&pushed));
-        declared.spec.install_namespace = Some(self.name.clone());
-        declared
+        let declared = instance(&self.name, "registry", image(&pushed));
+        tests::with!(declared => spec.install_namespace: Some(self.name.clone()))
     }
 
     /// Routes the fetches of a bundle through a line to the registry.
@@ -186,7 +170,6 @@ impl<'w> Fixture<'w> {
         self.wait("Healthy", "True").await
     }
 
-    /// Waits until a condition has this status.
     async fn wait(&self, type_: &str, status: &str) -> BundleInstance {
         self.world.wait_instance(&self.name, type_, status).await
     }
@@ -195,19 +178,20 @@ impl<'w> Fixture<'w> {
     async fn upgrade(&self, tag: &str, objects: &[Value]) {
         let tag = format!("{}:{tag}", self.name);
         let source = image(&self.world.push(&tag, &plain(objects)).await);
-        self.change(json!({"template": {"spec": {"source": source}}}))
-            .await;
+        let template = json!({"template": {"spec": {"source": source}}});
+        self.change(template).await;
     }
 
-    /// Changes fields of the spec.
+    fn instances(&self) -> Api<BundleInstance> {
+        self.world.api()
+    }
+
     async fn change(&self, spec: Value) {
-        let instances: Api<BundleInstance> = self.world.api();
-        merge(&instances, &self.name, &json!({"spec": spec})).await;
+        merge(&self.instances(), &self.name, &json!({"spec": spec})).await;
     }
 
     async fn read(&self) -> BundleInstance {
-        let instances: Api<BundleInstance> = self.world.api();
-        instances.get(&self.name).await.unwrap()
+        self.instances().get(&self.name).await.unwrap()
     }
 
     async fn conditions(&self) -> Vec<Condition> {
@@ -224,19 +208,15 @@ impl<'w> Fixture<'w> {
     /// Waits until the message of a condition of any type has this part.
     async fn reports(&self, part: &str) {
         let conditions = async || self.conditions().await;
-        becomes(&format!("condition with {part:?}"), conditions, |all| {
-            all.iter().any(|condition| condition.message.contains(part))
-        })
-        .await;
+        let has_part = |all: &Vec<Condition>| all.iter().any(|one| one.message.contains(part));
+        becomes(part, conditions, has_part).await;
     }
 
-    /// Waits until a condition has this reason.
-    async fn has_reason(&self, type_: &str, reason: &str) {
-        let conditions = async || self.conditions().await;
-        becomes(&format!("{type_} {reason}"), conditions, |all| {
-            condition(all, type_).is_some_and(|found| found.reason == reason)
-        })
-        .await;
+    /// Waits until a condition, as `Type Reason`, exists.
+    async fn has_reason(&self, expected: &str) {
+        let (type_, reason) = expected.split_once(' ').unwrap();
+        let found = async || self.condition(type_).await;
+        becomes(expected, found, |found| found.0 == reason).await;
     }
 
     /// Waits until the revision of this number is the newest one, and active.
@@ -257,16 +237,13 @@ impl<'w> Fixture<'w> {
         found.data?.remove("text")
     }
 
-    /// Waits until a ConfigMap has this text.
     async fn has_text(&self, limit: Duration, name: &str, text: &str) {
         let description = format!("ConfigMap {name} with {text:?}");
         within(limit, &description, async || {
             let found = self.text(name).await;
             let (_, installed) = self.condition("Installed").await;
-            let has_text = found.as_deref() == Some(text);
-            has_text
-                .then_some(())
-                .ok_or_else(|| format!("the text is {found:?}; Installed: {installed}"))
+            let has_text = (found.as_deref() == Some(text)).then_some(());
+            has_text.ok_or_else(|| format!("the text is {found:?}; Installed: {installed}"))
         })
         .await;
     }
@@ -301,7 +278,6 @@ impl<'w> Fixture<'w> {
         self.observe(name, status).await;
     }
 
-    /// Waits until a Widget has this generation.
     async fn has_generation(&self, name: &str, generation: i64) {
         let description = format!("Widget {name} of generation {generation}");
         let read = async || self.widgets().get(name).await.unwrap().metadata.generation;
@@ -310,8 +286,7 @@ impl<'w> Fixture<'w> {
 
     /// Passes the versions of the BundleInstance, also of one that is created later, to a function in the background.
     fn follow(&self, mut observe: impl FnMut(BundleInstance) + Send + 'static) -> JoinSet<()> {
-        let instances: Api<BundleInstance> = self.world.api();
-        let changes = watcher::watch_object(instances, &self.name);
+        let changes = watcher::watch_object(self.instances(), &self.name);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut changes = std::pin::pin!(changes);
@@ -325,64 +300,7 @@ impl<'w> Fixture<'w> {
     }
 
     async fn uninstall(&self) {
-        let instances: Api<BundleInstance> = self.world.api();
-        delete(&instances, &self.name).await;
-        wait_deleted(instances, &self.name).await;
-    }
-}
-
-/// An admission policy for the objects of one kind in the namespace of a fixture.
-struct Policy<'w> {
-    world: &'w World,
-    name: String,
-}
-
-impl<'w> Policy<'w> {
-    /// Denies writes for which a CEL expression is false, and waits until the policy denies a write to this object.
-    async fn new<K>(fixture: &Fixture<'w>, expression: &str, api: &Api<K>, object: &str) -> Self
-    where
-        K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
-    {
-        let name = fixture.name.clone();
-        let selector = json!({"matchLabels": {"kubernetes.io/metadata.name": fixture.namespace()}});
-        let resources = json!([{
-            "apiGroups": [K::group(&())], "apiVersions": ["*"], "resources": [K::plural(&())],
-            "operations": ["CREATE", "UPDATE"],
-        }]);
-        let policy = json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": name},
-            "spec": {
-                "failurePolicy": "Fail",
-                "matchConstraints": {"namespaceSelector": selector, "resourceRules": resources},
-                "validations": [{"expression": expression, "message": DENIED}],
-            },
-        });
-        let binding = json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]},
-        });
-        fixture.world.apply(&policy).await;
-        fixture.world.apply(&binding).await;
-        let manager = MANAGER.to_owned();
-        let params = tests::with!(PatchParams, dry_run: true, field_manager: Some(manager));
-        let probe = Patch::Merge(json!({"metadata": {"labels": {"probe": "yes"}}}));
-        within(ROLLOUT_TIMEOUT, "a denied write", async || {
-            match api.patch(object, &params, &probe).await {
-                Err(kube::Error::Api(status)) if status.message.contains(DENIED) => Ok(()),
-                other => Err(format!("{other:?}")),
-            }
-        })
-        .await;
-        Self {
-            world: fixture.world,
-            name,
-        }
-    }
-
-    async fn remove(self) {
-        let bindings: Api<ValidatingAdmissionPolicyBinding> = self.world.api();
-        delete(&bindings, &self.name).await;
+        self.world.uninstall(&self.name).await;
     }
 }
 
@@ -398,10 +316,8 @@ impl Messages {
         let messages = Arc::clone(&reported);
         let watch = fixture.follow(move |instance| {
             let conditions = instance.status.unwrap_or_default().conditions;
-            let lines = conditions
-                .iter()
-                .map(|condition| format!("{}: {}", condition.type_, condition.message));
-            messages.lock().unwrap().extend(lines);
+            let line = |one: &Condition| format!("{}: {}", one.type_, one.message);
+            messages.lock().unwrap().extend(conditions.iter().map(line));
         });
         Self {
             reported,
@@ -409,18 +325,14 @@ impl Messages {
         }
     }
 
-    /// Waits until a message with these parts was reported.
     async fn wait(&self, parts: &[&str]) {
         let reported = async || self.reported.lock().unwrap().clone();
         let has_parts = |message: &String| parts.iter().all(|part| message.contains(part));
-        until_within(LARGE_TIMEOUT, &format!("{parts:?}"), reported, |all| {
-            all.iter().any(has_parts)
-        })
-        .await;
+        let is_reported = |all: &BTreeSet<String>| all.iter().any(has_parts);
+        until_within(LARGE_TIMEOUT, &format!("{parts:?}"), reported, is_reported).await;
     }
 }
 
-/// Calls a function repeatedly for a while.
 async fn observe(time: Duration, mut look: impl AsyncFnMut()) {
     let end = Instant::now() + time;
     while Instant::now() < end {

@@ -50,7 +50,9 @@ use unpacker::{
     access::{Trust, Verify},
 };
 
-pub(crate) use bundles::{config_map, content, crd, large, operator, operator_conditions, plain};
+pub(crate) use bundles::{
+    archive, config_map, content, crd, large, operator, operator_conditions, plain,
+};
 pub(crate) use faulty_apiserver::{Fault, Relay};
 pub(crate) use kubelet::Kubelet;
 pub(crate) use objects::{
@@ -67,8 +69,8 @@ pub(crate) use sample_operator::{FAILING, Play};
 pub(crate) use tcp_proxy::Line;
 pub(crate) use unpacking::{bundle, publish, trusting, unpacked, upload, wait_message};
 pub(crate) use wait::{
-    WAIT_TIMEOUT, condition, eventually, found, has, message, until, until_within, wait_deleted,
-    wait_for, within,
+    WAIT_TIMEOUT, assert_part, condition, eventually, found, has, message, until, until_within,
+    wait_deleted, wait_for, wait_part, wait_recreated, wait_status, within,
 };
 
 pub(crate) const SYSTEM: &str = "rukpak-system";
@@ -164,7 +166,6 @@ impl World {
         self.create(&instance(name, class, source)).await
     }
 
-    /// Creates a prepared BundleInstance.
     pub(crate) async fn create(&self, instance: &BundleInstance) -> BundleInstance {
         create(&self.api(), instance).await
     }
@@ -194,32 +195,19 @@ impl World {
         let reports = |instance: &BundleInstance| {
             let found = condition(&instance.status.as_ref()?.conditions, type_)?;
             let has_reason = reason.is_empty() || found.reason == reason;
-            let has_parts = parts.iter().all(|part| found.message.contains(part));
-            (has_reason && has_parts).then_some(())
+            (has_reason && parts.iter().all(|part| found.message.contains(part))).then_some(())
         };
         wait_for(self.api(), name, &format!("{kind}: {parts:?}"), reports).await
     }
 
     /// Waits until a BundleInstance has a condition with this status, and returns the instance.
-    pub(crate) async fn wait_instance(
-        &self,
-        name: &str,
-        type_: &str,
-        status: &str,
-    ) -> BundleInstance {
-        let has_condition = |instance: &BundleInstance| {
-            has(&instance.status.as_ref()?.conditions, type_, status).then_some(())
-        };
-        let description = format!("{type_}={status}");
-        wait_for(self.api(), name, &description, has_condition).await
+    pub(crate) async fn wait_instance(&self, name: &str, ty: &str, status: &str) -> BundleInstance {
+        wait_status(self.api(), name, [ty, status]).await
     }
 
     /// Waits until a Bundle has a condition with this status, and returns the Bundle.
     pub(crate) async fn wait_bundle(&self, name: &str, type_: &str, status: &str) -> Bundle {
-        let has_condition =
-            |bundle: &Bundle| has(&bundle.status.as_ref()?.conditions, type_, status).then_some(());
-        let description = format!("{type_}={status}");
-        wait_for(self.api(), name, &description, has_condition).await
+        wait_status(self.api(), name, [type_, status]).await
     }
 }
 

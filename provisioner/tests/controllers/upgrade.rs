@@ -21,8 +21,6 @@ use crate::{
     },
 };
 
-const COUNTS: &str = "apirequestcounts.apiserver.openshift.io";
-
 /// Adds counts of calls of an account to APIs that later versions remove.
 async fn count(cluster: &Cluster, account: &str) {
     let file = "apiserver/v1/zz_generated.crd-manifests/kube-apiserver_apirequestcounts.crd.yaml";
@@ -64,10 +62,8 @@ async fn counted_calls_are_followed() {
     let ctx = context(config, dir.path(), None, settings());
     let stop = CancellationToken::new();
     let running = tokio::spawn(removed_apis::run(ctx.clone(), stop.clone()));
-    let kinds = {
-        let (kinds, stop) = (Arc::clone(&ctx.discovery), stop.clone());
-        tokio::spawn(async move { kinds.run(stop).await })
-    };
+    let (kinds, end) = (Arc::clone(&ctx.discovery), stop.clone());
+    let kinds = tokio::spawn(async move { kinds.run(end).await });
     let mut instance = instance("tide", "plain", image("a"));
     let status = json!({
         "installedBundleName": "a",
@@ -94,7 +90,7 @@ async fn counted_calls_are_followed() {
 
     // The cluster no longer counts calls.
     let crds: Api<CustomResourceDefinition> = Api::all(cluster.client().unwrap());
-    delete(&crds, COUNTS).await;
+    delete(&crds, "apirequestcounts.apiserver.openshift.io").await;
     becomes(&[]).await;
     stop.cancel();
     running.await.unwrap();

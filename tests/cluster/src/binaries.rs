@@ -22,10 +22,9 @@ impl Tools {
     /// Uses the directory that the environment names, or builds the programs unless they are built already.
     pub(crate) async fn find() -> Result<Self> {
         if let Some(dir) = env::var_os(ASSETS).filter(|dir| !dir.is_empty()) {
-            return Ok(Self {
-                dir: path::absolute(dir).map_err(Error::io(format!("use {ASSETS}")))?,
-                chosen_by: ASSETS,
-            });
+            let (dir, chosen_by) = (path::absolute(dir), ASSETS);
+            let dir = dir.map_err(Error::io(format!("use {ASSETS}")))?;
+            return Ok(Self { dir, chosen_by });
         }
         Self::build("tools").await
     }
@@ -45,10 +44,9 @@ impl Tools {
                 format!("failed to build the control plane: {script} ended with {status}");
             return Err(Error::Program(problem));
         }
-        Ok(Self {
-            dir: String::from_utf8_lossy(&output.stdout).trim_end().into(),
-            chosen_by: "tests/cluster/build.sh",
-        })
+        let dir = String::from_utf8_lossy(&output.stdout).trim_end().into();
+        let chosen_by = "tests/cluster/build.sh";
+        Ok(Self { dir, chosen_by })
     }
 
     pub(crate) fn dir(&self) -> &Path {

@@ -1,6 +1,5 @@
 //! Starting etcd, the API server and the controllers, in this order.
 
-use std::fs;
 use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -61,12 +60,10 @@ async fn start_once(tools: &Tools, options: &Options) -> Result<ControlPlane> {
     let mut args = apiserver_args(&dir, address, api, etcd.port());
     if let Some(policy) = options.audit_policy {
         let path = dir.join("audit-policy");
-        fs::write(&path, policy).map_err(Error::io(format!("write {}", path.display())))?;
+        pki::save(&dir, "audit-policy", policy)?;
         args.push(format!("--audit-policy-file={}", path.display()));
-        args.push(format!(
-            "--audit-log-path={}",
-            dir.join(AUDIT_LOG).display()
-        ));
+        let log = dir.join(AUDIT_LOG);
+        args.push(format!("--audit-log-path={}", log.display()));
     }
     args.extend_from_slice(&options.apiserver_flags);
     run.spawn("kube-apiserver", &tools.path("kube-apiserver")?, &args)?;
@@ -77,10 +74,8 @@ async fn start_once(tools: &Tools, options: &Options) -> Result<ControlPlane> {
 
     let mut controllers = options.controllers;
     if controllers == Controllers::On && !tools.has("kube-controller-manager") {
-        eprintln!(
-            "cluster: no kube-controller-manager in {}: starting without",
-            tools.dir().display()
-        );
+        let tools = tools.dir().display();
+        eprintln!("cluster: no kube-controller-manager in {tools}: starting without");
         controllers = Controllers::Off;
     }
     if controllers == Controllers::On {
@@ -123,8 +118,7 @@ pub(crate) async fn read_kubeconfig(path: &Path) -> Result<Config> {
         Error::io(doing)(io::Error::other::<KubeconfigError>(error))
     };
     let kubeconfig = Kubeconfig::read_from(path).map_err(failure)?;
-    let options = KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     config.map_err(failure)
 }
 
@@ -162,13 +156,10 @@ pub(crate) async fn until<T, F: Future<Output = Result<T, String>>>(
 fn free_ports<const N: usize>() -> Result<[u16; N]> {
     let mut ports = [0; N];
     let mut held = Vec::with_capacity(N);
+    let failure = || Error::io("find a free port");
     for port in &mut ports {
-        let listener =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("find a free port"))?;
-        *port = listener
-            .local_addr()
-            .map_err(Error::io("find a free port"))?
-            .port();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failure())?;
+        *port = listener.local_addr().map_err(failure())?.port();
         held.push(listener);
     }
     Ok(ports)
@@ -188,12 +179,10 @@ fn etcd_args(dir: &Path, port: u16, peer: u16) -> Vec<String> {
 
 fn apiserver_args(dir: &Path, address: Ipv4Addr, port: u16, etcd: u16) -> Vec<String> {
     let file = |name: &str| dir.join(name).display().to_string();
+    let token_key = file(pki::TOKEN_KEY);
     // Endpoints of the Service `kubernetes` must not be loopback addresses.
-    let reconciler = if address.is_loopback() {
-        "none"
-    } else {
-        "lease"
-    };
+    let is_loopback = address.is_loopback();
+    let reconciler = if is_loopback { "none" } else { "lease" };
     vec![
         format!("--secure-port={port}"),
         format!("--bind-address={address}"),
@@ -205,14 +194,8 @@ fn apiserver_args(dir: &Path, address: Ipv4Addr, port: u16, etcd: u16) -> Vec<St
         format!("--tls-private-key-file={}", file("apiserver.key")),
         format!("--client-ca-file={}", file(pki::CA)),
         "--service-account-issuer=https://kubernetes.default.svc".into(),
-        format!(
-            "--service-account-key-file={}",
-            file("service-accounts.pub")
-        ),
-        format!(
-            "--service-account-signing-key-file={}",
-            file("service-accounts.key")
-        ),
+        format!("--service-account-key-file={}", file(pki::TOKENS)),
+        format!("--service-account-signing-key-file={token_key}"),
         "--authorization-mode=Node,RBAC".into(),
         "--allow-privileged=true".into(),
         format!("--service-cluster-ip-range={}", sandbox::SERVICES),
@@ -224,13 +207,11 @@ fn apiserver_args(dir: &Path, address: Ipv4Addr, port: u16, etcd: u16) -> Vec<St
 
 fn controllers_args(dir: &Path) -> Vec<String> {
     let file = |name: &str| dir.join(name).display().to_string();
+    let token_key = file(pki::TOKEN_KEY);
     vec![
         format!("--kubeconfig={}", file(KUBECONFIG)),
         "--controllers=*,-nodeipam".into(),
-        format!(
-            "--service-account-private-key-file={}",
-            file("service-accounts.key")
-        ),
+        format!("--service-account-private-key-file={token_key}"),
         format!("--root-ca-file={}", file(pki::CA)),
         "--use-service-account-credentials=true".into(),
         "--leader-elect=false".into(),
@@ -251,8 +232,6 @@ fn write_kubeconfig(dir: &Path, address: Ipv4Addr, port: u16) -> Result<PathBuf>
             "client-certificate": file("admin.crt"), "client-key": file("admin.key"),
         }}],
     });
-    let path = dir.join(KUBECONFIG);
-    fs::write(&path, format!("{kubeconfig:#}\n"))
-        .map_err(Error::io(format!("write {}", path.display())))?;
-    Ok(path)
+    pki::save(dir, KUBECONFIG, &format!("{kubeconfig:#}\n"))?;
+    Ok(dir.join(KUBECONFIG))
 }

@@ -77,9 +77,8 @@ async fn beat(client: &Client) -> kube::Result<()> {
     }});
     let params = PatchParams::apply(MANAGER).force();
     let nodes: Api<Node> = Api::all(client.clone());
-    nodes
-        .patch_status(NAME, &params, &Patch::Apply(&status))
-        .await?;
+    let status = Patch::Apply(&status);
+    nodes.patch_status(NAME, &params, &status).await?;
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": NAME, "namespace": "kube-node-lease"},
@@ -117,10 +116,8 @@ async fn heart(client: &Client) {
 /// Advances every pod by one step whenever it changes.
 async fn advance_pods(client: &Client) {
     let pods: Api<Pod> = Api::all(client.clone());
-    let events = watcher(pods, watcher::Config::default())
-        .default_backoff()
-        .applied_objects();
-    let mut events = std::pin::pin!(events);
+    let events = watcher(pods, watcher::Config::default()).default_backoff();
+    let mut events = std::pin::pin!(events.applied_objects());
     loop {
         match events.try_next().await {
             Ok(Some(pod)) => {
@@ -163,8 +160,7 @@ async fn advance(client: &Client, pod: &Pod) -> kube::Result<()> {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "status": status});
     let params = PatchParams::apply(MANAGER).force();
     let patch = Patch::Apply(&status);
-    let reported = pods.patch_status(&name, &params, &patch).await;
-    reported.map(drop)
+    pods.patch_status(&name, &params, &patch).await.map(drop)
 }
 
 fn status(pod: &Pod) -> Value {

@@ -106,10 +106,9 @@ impl Cluster {
         };
         let answer: String = exchange.await.map_err(Error::io(ALARM))?;
         if answer.starts_with("HTTP/1.1 200") {
-            Ok(())
-        } else {
-            Err(Error::io(ALARM)(io::Error::other(answer)))
+            return Ok(());
         }
+        Err(Error::io(ALARM)(io::Error::other(answer)))
     }
 
     /// Returns the address of etcd, which uses neither TLS nor passwords.

@@ -188,8 +188,7 @@ impl Cluster {
 
     async fn existing(kubeconfig: PathBuf) -> Result<Self> {
         let config = control_plane::read_kubeconfig(&kubeconfig).await?;
-        let client = control_plane::client(&config)?;
-        let version = client.apiserver_version().await;
+        let version = control_plane::client(&config)?.apiserver_version().await;
         let doing = format!("reach the cluster of {}", kubeconfig.display());
         version.map_err(Error::api(doing))?;
         Ok(Self::new(config, kubeconfig))

@@ -23,8 +23,7 @@ impl Cluster {
         namespace.metadata.generate_name = Some(format!("{prefix}-"));
         let api: Api<Namespace> = Api::all(self.client()?);
         let created = api.create(&PostParams::default(), &namespace).await;
-        let doing = format!("create a namespace {prefix}-…");
-        let created = created.map_err(Error::api(doing))?;
+        let created = created.map_err(Error::api(format!("create a namespace {prefix}-…")))?;
         Ok(TempNamespace {
             name: created.name_any(),
             config: self.config().clone(),
@@ -58,11 +57,8 @@ impl Drop for TempNamespace {
             return;
         }
         // The test's runtime is busy with this drop, so the request needs another runtime in another thread.
-        let outcome = std::thread::scope(|scope| {
-            scope
-                .spawn(|| delete_in_own_runtime(&self.config, &self.name))
-                .join()
-        });
+        let delete = || delete_in_own_runtime(&self.config, &self.name);
+        let outcome = std::thread::scope(|scope| scope.spawn(delete).join());
         if !matches!(outcome, Ok(Ok(()))) {
             eprintln!("cluster: failed to delete the namespace {}", self.name);
         }

@@ -69,8 +69,7 @@ impl Cluster {
 
     /// Waits until a CRD is Established and its kind is served.
     pub async fn wait_established(&self, name: &str) -> Result<()> {
-        let client = self.client()?;
-        let result = timeout(ESTABLISHED_TIMEOUT, established(&client, name)).await;
+        let result = timeout(ESTABLISHED_TIMEOUT, established(&self.client()?, name)).await;
         result.map_err(|_| not_established(name, String::new()))?
     }
 }

@@ -11,6 +11,8 @@ use rcgen::{
 use crate::{Error, Result};
 
 pub(crate) const CA: &str = "ca.crt";
+pub(crate) const TOKEN_KEY: &str = "service-accounts.key";
+pub(crate) const TOKENS: &str = "service-accounts.pub";
 
 /// Writes `ca.crt`, `apiserver.{crt,key}`, `admin.{crt,key}` and `service-accounts.{key,pub}` into a directory.
 pub(crate) fn write(dir: &Path) -> Result<()> {
@@ -39,23 +41,21 @@ pub(crate) fn write(dir: &Path) -> Result<()> {
     certify(dir, "admin", &admin, &ca)?;
 
     let tokens = KeyPair::generate()?;
-    save(dir, "service-accounts.key", &tokens.serialize_pem())?;
-    save(dir, "service-accounts.pub", &tokens.public_key_pem())
+    save(dir, TOKEN_KEY, &tokens.serialize_pem())?;
+    save(dir, TOKENS, &tokens.public_key_pem())
 }
 
-fn certify(
-    dir: &Path,
-    name: &str,
-    params: &CertificateParams,
-    ca: &CertifiedIssuer<'_, KeyPair>,
-) -> Result<()> {
+type Issuer = CertifiedIssuer<'static, KeyPair>;
+
+fn certify(dir: &Path, name: &str, params: &CertificateParams, ca: &Issuer) -> Result<()> {
     let key = KeyPair::generate()?;
     let certificate = params.signed_by(&key, ca)?.pem();
     save(dir, &format!("{name}.crt"), &certificate)?;
     save(dir, &format!("{name}.key"), &key.serialize_pem())
 }
 
-fn save(dir: &Path, name: &str, text: &str) -> Result<()> {
+/// Writes a file into a directory.
+pub(crate) fn save(dir: &Path, name: &str, text: &str) -> Result<()> {
     let path = dir.join(name);
     fs::write(&path, text).map_err(Error::io(format!("write {}", path.display())))
 }

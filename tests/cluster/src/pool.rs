@@ -158,14 +158,11 @@ impl Pool {
             namespaces_are_complete(cluster).await?;
         }
         let entries = scan(&etcd(cluster)?, false).await?;
-        let values = entries
-            .into_iter()
-            .filter(|entry| !is_left_alone(&entry.key.0))
-            .map(|entry| (entry.key.0, (entry.value, entry.mod_revision)));
-        Ok(Plane {
-            cluster,
-            snapshot: Snapshot(values.collect()),
-        })
+        let is_restored = |entry: &Entry| !is_left_alone(&entry.key.0);
+        let entries = entries.into_iter().filter(is_restored);
+        let values = entries.map(|entry| (entry.key.0, (entry.value, entry.mod_revision)));
+        let snapshot = Snapshot(values.collect());
+        Ok(Plane { cluster, snapshot })
     }
 }
 
@@ -193,10 +190,8 @@ impl Drop for Lease {
 /// Waits for the namespaces that the API server creates some time after it is ready.
 async fn system_namespaces(cluster: &Cluster) -> Result<()> {
     let names = ["default", "kube-system", "kube-public", "kube-node-lease"];
-    keys_exist(cluster, |_| {
-        names.map(|name| format!("{NAMESPACES}{name}")).to_vec()
-    })
-    .await
+    let keys = names.map(|name| format!("{NAMESPACES}{name}"));
+    keys_exist(cluster, |_| keys.to_vec()).await
 }
 
 /// Waits for the objects that the controllers create in each namespace. A snapshot without these objects could not be
@@ -243,11 +238,10 @@ async fn restore(plane: &mut Plane) -> Result<bool> {
     let etcd = etcd(cluster)?;
     let end = Instant::now() + RESTORE_TIMEOUT;
     let mut entries = scan(&etcd, true).await?;
-    if entries.iter().any(|entry| {
-        let is_admission = ADMISSION
-            .iter()
-            .any(|prefix| entry.key.0.starts_with(prefix.as_bytes()));
-        is_admission && !plane.snapshot.0.contains_key(&entry.key.0)
+    let is = |key: &[u8], prefix: &str| key.starts_with(prefix.as_bytes());
+    if entries.iter().map(|entry| &entry.key.0).any(|key| {
+        let is_admission = ADMISSION.iter().any(|prefix| is(key, prefix));
+        is_admission && !plane.snapshot.0.contains_key(key)
     }) {
         return Ok(false);
     }
@@ -255,22 +249,16 @@ async fn restore(plane: &mut Plane) -> Result<bool> {
     write_back(&etcd, &mut plane.snapshot, &entries).await?;
     let mut clean_scans = 0;
     while clean_scans < CLEAN_SCANS {
-        let mut foreign: Vec<Vec<u8>> = entries
-            .into_iter()
-            .map(|entry| entry.key.0)
-            .filter(|key| !is_left_alone(key) && !plane.snapshot.0.contains_key(key))
-            .collect();
-        clean_scans = if foreign.is_empty() {
-            clean_scans + 1
-        } else {
-            0
-        };
+        let keys = entries.into_iter().map(|entry| entry.key.0);
+        let is_foreign = |key: &Vec<u8>| !is_left_alone(key) && !plane.snapshot.0.contains_key(key);
+        let mut foreign: Vec<Vec<u8>> = keys.filter(is_foreign).collect();
+        let is_clean = foreign.is_empty();
+        clean_scans = if is_clean { clean_scans + 1 } else { 0 };
         if Instant::now() > end {
             let keys: Vec<_> = foreign.iter().map(|key| key.escape_ascii()).collect();
             return Err(timed_out(format!("the end of {keys:?}")));
         }
         // Controllers create objects again in namespaces and of kinds that exist.
-        let is = |key: &[u8], prefix: &str| key.starts_with(prefix.as_bytes());
         foreign.sort_by_key(|key| (!is(key, NAMESPACES), !is(key, CRDS)));
         delete(&etcd, &foreign).await?;
         let crds = foreign.iter().filter_map(|key| {

@@ -40,10 +40,8 @@ struct Process {
 
 impl Run {
     pub(crate) fn new() -> Result<Self> {
-        let dir = tempfile::Builder::new()
-            .prefix("cluster-")
-            .tempdir()
-            .map_err(Error::io("make a temporary directory"))?;
+        let dir = tempfile::Builder::new().prefix("cluster-").tempdir();
+        let dir = dir.map_err(Error::io("make a temporary directory"))?;
         let reaper = Command::new("sh")
             .args(["-c", include_str!("reaper.sh"), "reaper"])
             .arg(dir.path())
@@ -92,18 +90,14 @@ impl Run {
             process.stopped = true;
             process.child.id().to_string()
         };
-        let status = Command::new("kill")
-            .args(["-s", signal, &id])
-            .status()
-            .map_err(Error::io(format!("stop {name}")))?;
+        let status = Command::new("kill").args(["-s", signal, &id]).status();
+        let status = status.map_err(Error::io(format!("stop {name}")))?;
         if !status.success() {
             return self.check();
         }
         loop {
-            let ended = find(&mut self.processes.lock(), name)?
-                .child
-                .try_wait()
-                .map_err(Error::io("read the state of a process"))?;
+            let ended = find(&mut self.processes.lock(), name)?.child.try_wait();
+            let ended = ended.map_err(Error::io("read the state of a process"))?;
             if ended.is_some() {
                 return Ok(());
             }
@@ -134,11 +128,8 @@ impl Run {
         args: &[String],
         path: &Path,
     ) -> Result<Child> {
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(path)
-            .map_err(Error::io(format!("open {}", path.display())))?;
+        let log = File::options().create(true).append(true).open(path);
+        let log = log.map_err(Error::io(format!("open {}", path.display())))?;
         let log_of_stderr = log.try_clone().map_err(Error::io("share a log"))?;
         // The program starts only after the reaper can identify it, so that it is never left behind.
         let mut child = Command::new("sh")
@@ -175,12 +166,8 @@ impl Run {
 
     /// Returns an error if a process has ended by itself.
     pub(crate) fn check(&self) -> Result<()> {
-        for process in self
-            .processes
-            .lock()
-            .iter_mut()
-            .filter(|process| !process.stopped)
-        {
+        let mut processes = self.processes.lock();
+        for process in processes.iter_mut().filter(|process| !process.stopped) {
             let ended = process.child.try_wait();
             if let Some(status) = ended.map_err(Error::io("read the state of a process"))? {
                 let log = tail(&fs::read_to_string(&process.log).unwrap_or_default());
@@ -197,12 +184,7 @@ impl Run {
             let text = fs::read_to_string(log).unwrap_or_default();
             format!("\nthe end of the log of {name}:\n{}", tail(&text))
         };
-        self.processes
-            .lock()
-            .iter()
-            .map(quote)
-            .collect::<Vec<_>>()
-            .concat()
+        self.processes.lock().iter().map(quote).collect()
     }
 }
 
@@ -225,11 +207,8 @@ fn find<'a>(processes: &'a mut [Process], name: &'static str) -> Result<&'a mut 
 }
 
 fn tail(log: &str) -> String {
-    let lines: Vec<String> = log
-        .lines()
-        .rev()
-        .take(LOG_LINES)
-        .map(|line| line.chars().take(LOG_LINE_CHARS).collect())
-        .collect();
-    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+    let skipped = log.lines().count().saturating_sub(LOG_LINES);
+    let lines = log.lines().skip(skipped);
+    let lines = lines.map(|line| line.chars().take(LOG_LINE_CHARS).collect());
+    lines.collect::<Vec<String>>().join("\n")
 }

@@ -103,10 +103,8 @@ impl Machine {
             .process_group(0) // out of reach of the terminal's Ctrl-C
             .spawn()
             .map_err(Error::io("start sh"))?;
-        let machine = Self {
-            dir: dir.keep(),
-            reaper,
-        };
+        let dir = dir.keep();
+        let machine = Self { dir, reaper };
         for group in &groups {
             make_group(group)?;
         }
@@ -138,9 +136,8 @@ impl Drop for Machine {
 
 /// Returns the directory of the separate machine that this process runs on, if any.
 pub fn current() -> Option<PathBuf> {
-    std::env::var_os(MACHINE_DIR)
-        .filter(|dir| !dir.is_empty())
-        .map(Into::into)
+    let dir = std::env::var_os(MACHINE_DIR).filter(|dir| !dir.is_empty());
+    dir.map(Into::into)
 }
 
 /// The control group of a machine, from the root of each hierarchy.
@@ -150,9 +147,8 @@ pub(crate) fn group(dir: &Path) -> String {
 
 pub(crate) fn plugins() -> Option<&'static str> {
     let complete = |dir: &&str| {
-        ["bridge", "host-local", "loopback", "portmap"]
-            .iter()
-            .all(|plugin| Path::new(dir).join(plugin).is_file())
+        let mut names = ["bridge", "host-local", "loopback", "portmap"].into_iter();
+        names.all(|plugin| Path::new(dir).join(plugin).is_file())
     };
     PLUGINS.into_iter().find(complete)
 }
@@ -189,9 +185,8 @@ pub fn check() -> Result<()> {
     }
     if plugins().is_none() {
         let dirs = PLUGINS.join(" or ");
-        return lack(&format!(
-            "no CNI plugins found in {dirs} (Debian: containernetworking-plugins)"
-        ));
+        let package = "Debian: containernetworking-plugins";
+        return lack(&format!("no CNI plugins found in {dirs} ({package})"));
     }
     if hierarchies().is_empty() {
         return lack(&format!("there are no control groups in {GROUPS}"));
@@ -223,25 +218,19 @@ fn make_group(group: &Path) -> Result<()> {
     let failure = || Error::io(format!("make the control group {}", group.display()));
     let parent = group.parent().unwrap_or(group);
     let controllers = fs::read_to_string(parent.join("cgroup.controllers")).unwrap_or_default();
+    let control = parent.join("cgroup.subtree_control");
     for controller in controllers.split_whitespace() {
         // The check below reports required controllers that cannot be delegated.
-        let _ = fs::write(
-            parent.join("cgroup.subtree_control"),
-            format!("+{controller}"),
-        );
+        let _ = fs::write(&control, format!("+{controller}"));
     }
     fs::create_dir(group).map_err(failure())?;
     if parent == Path::new(GROUPS) {
         let have = fs::read_to_string(group.join("cgroup.controllers")).unwrap_or_default();
         for needed in ["cpu", "memory", "pids"] {
-            if !have
-                .split_whitespace()
-                .any(|controller| controller == needed)
-            {
-                return Err(Error::Machine(format!(
-                    "the controller {needed} is not there for groups below {}",
-                    parent.display()
-                )));
+            if have.split_whitespace().all(|name| name != needed) {
+                let groups = format!("groups below {}", parent.display());
+                let problem = format!("the controller {needed} is not there for {groups}");
+                return Err(Error::Machine(problem));
             }
         }
     }
@@ -267,18 +256,13 @@ fn sweep() {
     let prefix = format!("{PREFIX}{}-", pid_namespace());
     let left = |entry: &fs::DirEntry| {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let owner = name
-            .strip_prefix(&prefix)
-            .and_then(|rest| rest.split('-').next());
+        let owner = name.strip_prefix(&prefix);
+        let owner = owner.and_then(|rest| rest.split('-').next());
         owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists())
     };
     for root in hierarchies().into_iter().chain([std::env::temp_dir()]) {
-        for entry in fs::read_dir(root)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter(left)
-        {
+        let entries = fs::read_dir(root).into_iter().flatten().flatten();
+        for entry in entries.filter(left) {
             // Removes only empty directories; the files of a control group do not count.
             let _ = Command::new("find")
                 .arg(entry.path())

@@ -92,8 +92,7 @@ async fn pooled_control_plane_is_reset_for_each_test() -> Result<()> {
         // The controllers also work in a namespace whose name the previous test used.
         let accounts = Api::<ServiceAccount>::namespaced(client, "mine");
         let exists = |account: Option<&ServiceAccount>| account.is_some();
-        let exists = await_condition(accounts, "default", exists);
-        let exists = timeout(SECONDS_30, exists).await;
+        let exists = timeout(SECONDS_30, await_condition(accounts, "default", exists)).await;
         exists.context("no service account")??;
         if dirs.len() == 1 {
             let patch = Patch::Merge(json!({"data": {"by": "a test"}}));
@@ -249,9 +248,8 @@ fn missing_node_requirement_is_reported_in_one_line() -> Result<()> {
         }
     }
     let mut check = cluster_up();
-    check
-        .args(["--node", "--check"])
-        .env("PATH", programs.path());
+    check.args(["--node", "--check"]);
+    check.env("PATH", programs.path());
     let output = check.env("RUST_BACKTRACE", "0").output()?;
     let text = String::from_utf8(output.stderr)?;
     assert!(!output.status.success());

@@ -152,24 +152,20 @@ fn cases() -> Vec<Case> {
                 let (labels, summary) = rest.split_once("} ").unwrap();
                 (alert, labels, summary)
             });
-            let series = Vec::new();
             cases.push(Case {
                 name,
                 minutes,
                 fires,
-                series,
+                series: Vec::new(),
             });
             continue;
         }
         // Prometheus adds the labels of the scrape target.
         let (series, values) = line.split_once("} ").unwrap();
         let (name, labels) = series.split_once('{').unwrap();
-        let has_namespace = labels.starts_with("namespace=");
-        let namespace = if has_namespace {
-            ""
-        } else {
-            "namespace=\"rukpak-system\","
-        };
+        let own = "namespace=\"rukpak-system\",";
+        let is_named = labels.starts_with("namespace=");
+        let namespace = if is_named { "" } else { own };
         let values = match values {
             "FIGHT" => include_str!("fight.txt").trim_end(),
             values => values,

@@ -28,11 +28,8 @@ const NO_IO: &[(&str, &[&str])] = &tests::rows![
 /// Runs Cargo without the network, and returns its standard output.
 fn cargo(args: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO"));
-    command
-        .args(args)
-        .args(["--locked", "--offline"])
-        .current_dir(root());
-    let output = command.output().unwrap();
+    command.args(args).args(["--locked", "--offline"]);
+    let output = command.current_dir(root()).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {error}");
     String::from_utf8(output.stdout).unwrap()
@@ -40,8 +37,7 @@ fn cargo(args: &[&str]) -> String {
 
 fn metadata() -> Value {
     // The workspace's crates are sufficient, and Cargo does not need the crates of other platforms.
-    let printed = cargo(&["metadata", "--no-deps", "--format-version", "1"]);
-    serde_json::from_str(&printed).unwrap()
+    serde_json::from_str(&cargo(&["metadata", "--no-deps", "--format-version", "1"])).unwrap()
 }
 
 fn texts<'a>(value: &'a Value, field: &str) -> &'a str {
@@ -63,20 +59,16 @@ fn rows_of_picture<'a>(readme: &'a str, crates: &BTreeSet<&str>) -> Vec<BTreeSet
 /// Returns the workspace crates that each crate depends on, without its dev-dependencies.
 fn edges(metadata: &Value) -> BTreeMap<&str, BTreeSet<&str>> {
     let packages = metadata["packages"].as_array().unwrap().iter();
-    let members: BTreeMap<&str, &Value> = packages
-        .map(|package| (texts(package, "name"), package))
-        .collect();
-    members
-        .iter()
-        .map(|(name, package)| {
-            let dependencies = package["dependencies"].as_array().unwrap().iter();
-            let used = dependencies
-                .filter(|dependency| dependency["kind"] != "dev")
-                .map(|dependency| texts(dependency, "name"))
-                .filter(|used| members.contains_key(used));
-            (*name, used.collect())
-        })
-        .collect()
+    let packages = packages.map(|package| (texts(package, "name"), package));
+    let members: BTreeMap<&str, &Value> = packages.collect();
+    let edges = members.iter().map(|(name, package)| {
+        let dependencies = package["dependencies"].as_array().unwrap().iter();
+        let linked = dependencies.filter(|dependency| dependency["kind"] != "dev");
+        let linked = linked.map(|dependency| texts(dependency, "name"));
+        let linked = linked.filter(|other| members.contains_key(other));
+        (*name, linked.collect())
+    });
+    edges.collect()
 }
 
 #[test]

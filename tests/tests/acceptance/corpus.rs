@@ -46,9 +46,8 @@ fn corpus_bundles_convert_like_the_reference_renderer() {
         let expected: Vec<Value> = serde_json::from_slice(&expected).unwrap();
         let mut problems = differences(&expected, &found);
         // Clusters serve no beta version of a built-in API.
-        let apis = found
-            .iter()
-            .filter_map(|object| object["apiVersion"].as_str());
+        let objects = found.iter();
+        let apis = objects.filter_map(|object| object["apiVersion"].as_str());
         let is_removed = |api: &&str| !api.contains('.') && api.contains("beta");
         problems.extend(apis.filter(is_removed).map(str::to_owned));
         let problems = problems.iter().take(10);

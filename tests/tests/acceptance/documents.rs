@@ -38,11 +38,9 @@ fn reasons(text: &str) -> Vec<&str> {
         return Vec::new();
     };
     let (reasons, _) = reasons.split_once("\n}").unwrap();
-    reasons
-        .lines()
-        .filter(|line| line.contains("const "))
-        .filter_map(|line| line.split('"').nth(1))
-        .collect()
+    let constants = reasons.lines().filter(|line| line.contains("const "));
+    let values = constants.filter_map(|line| line.split('"').nth(1));
+    values.collect()
 }
 
 /// Lines of a source with a reason that is not such a constant, so that no test would require an explanation.
@@ -50,25 +48,17 @@ fn nameless(text: &str) -> Vec<&str> {
     let (code, _) = text.split_once("mod tests {").unwrap_or((text, ""));
     // A CamelCase word.
     let is_word = |text: &str| {
-        let humps = text
-            .matches(|letter: char| letter.is_ascii_uppercase())
-            .count();
-        humps > 1
-            && text.starts_with(|letter: char| letter.is_ascii_uppercase())
+        let is_upper = |letter: char| letter.is_ascii_uppercase();
+        text.matches(is_upper).count() > 1
+            && text.starts_with(is_upper)
             && text.contains(|letter: char| letter.is_ascii_lowercase())
             && text.chars().all(|letter| letter.is_ascii_alphanumeric())
     };
     // The reason is the first string after `reason`, and any argument of `condition_update`.
-    let begins = [
-        "reason: \"",
-        "reason = \"",
-        "reason(\"",
-        "condition_update(",
-    ];
+    let begins = "reason: \"|reason = \"|reason(\"|condition_update(".split('|');
     let has_reason = |line: &&str| {
-        let found = begins
-            .iter()
-            .find_map(|start| Some((start, line.find(start)?)));
+        let mut begins = begins.clone();
+        let found = begins.find_map(|start| Some((start, line.find(start)?)));
         found.is_some_and(|(begin, at)| {
             let rest = &line[at + begin.trim_end_matches('"').len()..];
             rest.split('"').skip(1).step_by(2).any(is_word)
@@ -112,8 +102,7 @@ fn every_reason_of_a_condition_is_explained() {
 fn pages() -> Vec<PathBuf> {
     let dirs = ["", "docs", "tests/cluster"].map(|dir| root().join(dir));
     let entries = dirs.iter().flat_map(|dir| fs::read_dir(dir).unwrap());
-    let paths = entries.map(|entry| entry.unwrap().path());
-    let mut pages: Vec<PathBuf> = paths.collect();
+    let mut pages: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     pages.retain(|path| path.extension().is_some_and(|ext| ext == "md"));
     pages.sort();
     pages

@@ -133,9 +133,8 @@ fn problems(page: &str, marks: &Marks) -> Vec<String> {
     for row in rows(page) {
         let mut report = |problem: &str| found.push(format!("{}: {problem}", row.id));
         let has_reason = |answers: &[&str]| {
-            let mut reasons = answers
-                .iter()
-                .filter_map(|answer| row.answer.strip_prefix(answer));
+            let reason = |kind: &&str| row.answer.strip_prefix(*kind);
+            let mut reasons = answers.iter().filter_map(reason);
             reasons.any(|reason| reason.len() > 10)
         };
         let rest = row.answer.strip_prefix("same");
@@ -264,10 +263,8 @@ fn problems_of_rows_and_marks_are_reported() {
     let page = |rows: &[[&str; 2]]| {
         let row = |[id, answer]: &[&str; 2]| format!("| {id} | row | {answer} | |");
         let rows: Vec<String> = rows.iter().map(row).collect();
-        format!(
-            "{HEADER}\n| --- | --- | --- | --- |\n{}\n\n",
-            rows.join("\n")
-        )
+        let rows = rows.join("\n");
+        format!("{HEADER}\n| --- | --- | --- | --- |\n{rows}\n\n")
     };
     let marks = |text: &str| {
         let mut marks = Marks::default();

@@ -21,10 +21,8 @@ const UPGRADED: [&str; 6] = [
 type Key = (String, String, String, String);
 
 fn text<'a>(value: &'a Value, keys: &[&str]) -> &'a str {
-    keys.iter()
-        .try_fold(value, |value, key| value.get(key))
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    let found = keys.iter().try_fold(value, |value, key| value.get(key));
+    found.and_then(Value::as_str).unwrap_or_default()
 }
 
 fn quantity(value: &Value) -> Value {
@@ -33,10 +31,8 @@ fn quantity(value: &Value) -> Value {
         other => other.to_string(),
     };
     let text = text.trim();
-    let split = text
-        .find(|c: char| c.is_ascii_alphabetic() && c != 'e' && c != 'E')
-        .unwrap_or(text.len());
-    let (number, suffix) = text.split_at(split);
+    let split = text.find(|c: char| c.is_ascii_alphabetic() && !['e', 'E'].contains(&c));
+    let (number, suffix) = text.split_at(split.unwrap_or(text.len()));
     let scale = match suffix {
         "" => 1.0,
         "n" => 1e-9,
@@ -52,9 +48,8 @@ fn quantity(value: &Value) -> Value {
         "Ti" => 1_099_511_627_776.0,
         _ => return value.clone(),
     };
-    number
-        .parse::<f64>()
-        .map_or_else(|_| value.clone(), |n| format!("{:.9}", n * scale).into())
+    let number = number.parse::<f64>();
+    number.map_or(value.clone(), |n| format!("{:.9}", n * scale).into())
 }
 
 fn clean(value: &Value, under: &str) -> Value {
@@ -66,12 +61,12 @@ fn clean(value: &Value, under: &str) -> Value {
                     continue;
                 }
                 let scalar = !value.is_object() && !value.is_array();
-                let cleaned =
-                    if (matches!(under, "limits" | "requests") && scalar) || key == "sizeLimit" {
-                        quantity(value)
-                    } else {
-                        clean(value, key)
-                    };
+                let is_amount = matches!(under, "limits" | "requests") && scalar;
+                let cleaned = if is_amount || key == "sizeLimit" {
+                    quantity(value)
+                } else {
+                    clean(value, key)
+                };
                 let is_empty = [Value::Null, json!({}), json!([])].contains(&cleaned);
                 let is_meaningful =
                     ["emptyDir", "podSelector", "namespaceSelector"].contains(&&**key);
@@ -110,8 +105,7 @@ fn key(object: &Value) -> Key {
 /// The identity of an RBAC object, without its API.
 fn rbac(object: &Value) -> Option<Key> {
     let (_, kind, namespace, name) = key(object);
-    let kinds = ["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"];
-    let is_rbac = kinds.contains(&&*kind);
+    let is_rbac = ["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"].contains(&&*kind);
     is_rbac.then(|| (String::new(), kind, namespace, name))
 }
 
@@ -136,15 +130,10 @@ fn index(objects: &[Value], authored: &BTreeSet<Key>) -> BTreeMap<Key, Value> {
         let Some(key) = rbac(object).filter(|key| key.1.ends_with("Binding")) else {
             continue;
         };
-        let [kind, name] =
-            ["kind", "name"].map(|field| text(object, &["roleRef", field]).to_owned());
-        let namespace = key.2.clone();
-        let namespace = if kind == "Role" {
-            namespace
-        } else {
-            String::new()
-        };
-        let target = (String::new(), kind, namespace, name);
+        let of_role = |field| text(object, &["roleRef", field]).to_owned();
+        let (kind, name) = (of_role("kind"), of_role("name"));
+        let namespace = Some(key.2.clone()).filter(|_| kind == "Role");
+        let target = (String::new(), kind, namespace.unwrap_or_default(), name);
         if let Some(name) = renamed.get(&target) {
             object["roleRef"]["name"] = name.clone().into();
         }
@@ -185,10 +174,9 @@ pub(crate) fn differences(expected: &[Value], found: &[Value]) -> Vec<String> {
     let names = |objects: &[Value]| objects.iter().filter_map(rbac).collect::<BTreeSet<_>>();
     let authored = &names(expected) & &names(found);
     let (expected, found) = (index(expected, &authored), index(found, &authored));
-    let accounts: BTreeSet<&str> = expected
-        .values()
-        .map(|object| text(object, &["spec", "template", "spec", "serviceAccountName"]))
-        .collect();
+    let account = ["spec", "template", "spec", "serviceAccountName"];
+    let accounts = expected.values().map(|object| text(object, &account));
+    let accounts: BTreeSet<&str> = accounts.collect();
     let mut out = Vec::new();
     for key in expected.keys().chain(found.keys()).collect::<BTreeSet<_>>() {
         let (api, kind, namespace, name) = key;

@@ -2,8 +2,11 @@
 
 use std::{path::Path, process::Command};
 
+use cluster::node;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use super::documents::output;
 
 /// A version of an operator: its package `name` has the API `widgets.NAME.example.com` and one Deployment, `NAME-operator`.
 #[derive(Debug, Clone, Copy)]
@@ -30,9 +33,16 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// Pushes the bundle with `rukpak push` and these flags, and returns the image's reference by digest.
-    pub(crate) fn push(&self, image: &str, flags: &[&str]) -> String {
-        push(self.dir().path(), image, flags)
+    /// Returns the bundle's image in the registry of the cluster, which the provisioner's pod and the node reach.
+    pub(crate) fn reference(&self) -> String {
+        format!("{}/bundles/{}:v{}", node::REGISTRY, self.name, self.version)
+    }
+
+    /// Pushes the bundle with `rukpak push`, and returns its image.
+    pub(crate) fn push(&self) -> String {
+        let reference = self.reference();
+        push(self.dir().path(), &reference, &[]);
+        reference
     }
 
     pub(crate) fn dir(&self) -> TempDir {
@@ -113,12 +123,5 @@ pub(crate) fn push(dir: &Path, image: &str, flags: &[&str]) -> String {
 }
 
 pub(crate) fn rukpak(args: &[&str]) -> String {
-    let mut command = Command::new("rukpak");
-    command.args(args);
-    let output = command
-        .output()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}; tests/e2e.sh has it in PATH"));
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {error}");
-    String::from_utf8(output.stdout).unwrap()
+    output(Command::new("rukpak").args(args))
 }

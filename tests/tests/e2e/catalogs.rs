@@ -7,17 +7,19 @@
 
 mod pods;
 
+use std::error::Error;
+
 use catalog::registry::{Client, ClientLimits};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Service;
-use kube::{Api, api::DeleteParams};
+use kube::Api;
 use manifests::api::catalog_source::{CatalogSource, CatalogSourceStatus};
 use serde_json::{Value, json};
 
 use super::{
     day_0::{self, Listed, MARKETPLACE},
     environment::{SYSTEM, World, kubectl, world},
-    wait::{self, LONG_TIMEOUT, eventually},
+    wait,
 };
 
 /// Publishes an image of a catalog that has these versions of a package. No test installs them: their images do not exist.
@@ -47,16 +49,13 @@ pub(crate) fn source(namespace: &str, name: &str, spec: &Value) -> Value {
 }
 
 /// The bundles that a catalog lists to a client of its Service.
-async fn listed(services: &Api<Service>, service: &str) -> Result<Vec<String>, String> {
-    let service = services.get(service).await;
-    let service = service.map_err(|error| error.to_string())?;
-    let address = service.spec.and_then(|spec| spec.cluster_ip);
+async fn listed(services: &Api<Service>, service: &str) -> Result<Vec<String>, Box<dyn Error>> {
+    let spec = services.get(service).await?.spec;
+    let address = spec.and_then(|spec| spec.cluster_ip);
     let address = format!("{}:50051", address.ok_or("it has no address")?);
-    let client = Client::connect(&address, ClientLimits::default()).await;
-    let client = client.map_err(|error| error.to_string())?;
-    let bundles = client.list_bundles().try_collect::<Vec<_>>().await;
-    let bundles = bundles.map_err(|error| error.to_string())?;
-    let mut names: Vec<String> = bundles.into_iter().map(|bundle| bundle.csv_name).collect();
+    let client = Client::connect(&address, ClientLimits::default()).await?;
+    let names = client.list_bundles().map_ok(|bundle| bundle.csv_name);
+    let mut names: Vec<String> = names.try_collect().await?;
     names.sort();
     Ok(names)
 }
@@ -69,13 +68,7 @@ impl World {
     /// Waits until clients of a Service receive these bundles.
     pub(crate) async fn lists(&self, namespace: &str, service: &str, expected: &[&str]) {
         let services = self.api(namespace);
-        let expectation = format!("{service} lists {expected:?}");
-        eventually(&expectation, LONG_TIMEOUT, async || {
-            let names = listed(&services, service).await?;
-            let is_expected = names == expected;
-            is_expected.then_some(()).ok_or(format!("{names:?}"))
-        })
-        .await;
+        wait::equal(expected, async || listed(&services, service).await).await;
     }
 
     /// Waits until the status of a CatalogSource is as expected.
@@ -88,28 +81,22 @@ impl World {
     ) -> CatalogSource {
         let is_expected = |source: &CatalogSource| source.status.as_ref().is_some_and(&expected);
         let sources = self.sources(namespace);
-        wait::until_within(sources, name, expectation, LONG_TIMEOUT, is_expected).await
+        wait::until_within(wait::LONG_TIMEOUT, sources, name, expectation, is_expected).await
     }
 
     /// Waits until a CatalogSource reports that it is served at this address.
     pub(crate) async fn served_at(&self, namespace: &str, name: &str, address: &str) {
         self.wait_source_status(namespace, name, &format!("served at {address}"), |status| {
-            let connection = status.connection_state.as_ref();
-            status.message.is_none()
-                && connection.is_some_and(|connection| {
-                    connection.last_observed_state == "READY"
-                        && connection.address.as_deref() == Some(address)
-                })
+            let state = status.connection_state.as_ref();
+            let state = state.map(|state| (&*state.last_observed_state, state.address.as_deref()));
+            status.message.is_none() && state == Some(("READY", Some(address)))
         })
         .await;
     }
 
     /// Deletes a CatalogSource, and waits until its Service is deleted as well.
     pub(crate) async fn remove_source(&self, namespace: &str, name: &str) {
-        let params = DeleteParams::default();
-        let sources = self.sources(namespace);
-        sources.delete(name, &params).await.unwrap();
-        wait::deleted(sources, name).await;
+        wait::delete(self.sources(namespace), name).await;
         wait::deleted(self.api::<Service>(namespace), &name.replace('.', "-")).await;
     }
 }

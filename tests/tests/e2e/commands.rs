@@ -8,17 +8,13 @@ use tests::Run;
 use super::{
     bundle::Operator,
     environment::{CORE_POD, World, world},
-    wait::TIMEOUT,
 };
 
-/// Runs the command as the cluster admin, whose kubeconfig has a client certificate and no token. Commands that wait get a
-/// timeout.
+/// Runs the command as the cluster admin, whose kubeconfig has a client certificate and no token.
 fn rukpak(world: &World, args: &[&str]) -> Run {
-    let waits = matches!(args.first(), Some(&("install" | "uninstall")));
     let mut command = Command::new("rukpak");
     command
         .args(args)
-        .args(waits.then(|| format!("--timeout={}s", TIMEOUT.as_secs())))
         .env("KUBECONFIG", world.cluster.kubeconfig_path())
         .env_remove(KUBECONFIG);
     command.output().unwrap().into()
@@ -32,7 +28,7 @@ async fn k1_k4_directory_is_uploaded_runs_and_is_downloaded() {
     let operator = Operator::new("commands", "1.0.0");
     let dir = operator.dir();
     let path = dir.path().to_str().unwrap();
-    let run = rukpak(world, &["install", "commands", path]).exits(0);
+    let run = rukpak(world, &["install", "commands", path, "--timeout=4m"]).exits(0);
     run.out_starts_with("bundleinstance.core.rukpak.io/commands installed: version 1.0.0,");
     assert!(run.out.ends_with("healthy\n"), "{run:?}");
     let instance = world.healthy("commands", "1.0.0").await;
@@ -45,5 +41,5 @@ async fn k1_k4_directory_is_uploaded_runs_and_is_downloaded() {
     let read = |root: &str| fs::read(format!("{root}/manifests/csv.yaml")).unwrap();
     assert_eq!(read(copy), read(path));
 
-    rukpak(world, &["uninstall", "commands", "--yes"]).exits(0);
+    rukpak(world, &["uninstall", "commands", "--yes", "--timeout=4m"]).exits(0);
 }

@@ -53,19 +53,15 @@ pub(crate) async fn declare(cluster: &Cluster) -> Day0 {
     let apply = async |object: Value| cluster.apply(&object, DryRun::No).await.unwrap();
     let dir = std::env::var_os(OPENSHIFT_MODULE).map(PathBuf::from);
     let dir = dir.unwrap_or_else(|| panic!("{OPENSHIFT_MODULE} is not set: run `make e2e`"));
-    let openshift = [
-        "0000_00_cluster-version-operator_01_clusterversions-Default.crd.yaml",
-        "0000_00_cluster-version-operator_01_clusteroperators.crd.yaml",
-        "0000_10_config-operator_01_images.crd.yaml",
-    ]
-    .map(|file| dir.join("config/v1/zz_generated.crd-manifests").join(file));
-    let optional = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/optional");
-    let optional_files = [
-        "platformoperators.platform.openshift.io.yaml",
-        "catalogsources.operators.coreos.com.yaml",
-    ]
-    .map(|file| optional.join(file));
-    for file in openshift.into_iter().chain(optional_files) {
+    let openshift = dir.join("config/v1/zz_generated.crd-manifests");
+    let optional = tests::root().join("manifests/optional");
+    for file in [
+        openshift.join("0000_00_cluster-version-operator_01_clusterversions-Default.crd.yaml"),
+        openshift.join("0000_00_cluster-version-operator_01_clusteroperators.crd.yaml"),
+        openshift.join("0000_10_config-operator_01_images.crd.yaml"),
+        optional.join("platformoperators.platform.openshift.io.yaml"),
+        optional.join("catalogsources.operators.coreos.com.yaml"),
+    ] {
         define(cluster, &file).await;
     }
     apply(json!({
@@ -208,9 +204,14 @@ pub(crate) fn write_catalog(versions: &[(&str, &str)], mut documents: String) ->
 
 /// Publishes a catalog as an image, `name:tag`.
 pub(crate) fn catalog_image(name: &str, bundles: &[&Listed]) -> String {
-    let image = format!("{}/catalogs/{name}", node::REGISTRY);
     let file = "FROM scratch\nLABEL operators.operatorframework.io.index.configs.v1=/configs\nCOPY . /\nUSER 1001\n";
-    Buildah::new().publish(file, write(bundles).path(), &image, &[]);
+    image(name, file, write(bundles).path())
+}
+
+/// Publishes a directory as the image `name:tag` that a Dockerfile describes.
+pub(crate) fn image(name: &str, file: &str, dir: &Path) -> String {
+    let image = format!("{}/catalogs/{name}", node::REGISTRY);
+    Buildah::new().publish(file, dir, &image, &[]);
     image
 }
 

@@ -1,9 +1,17 @@
-//! Runs the commands of the documentation word for word.
+//! Runs commands, among them those of the documentation word for word.
 
 use std::{fs, process::Command};
 
 use cluster::Cluster;
-use tests::root;
+use tests::{Run, root};
+
+/// Runs a command that must succeed, and returns its standard output.
+pub(crate) fn output(command: &mut Command) -> String {
+    let result = command.output().map(Run::from);
+    let run = result.unwrap_or_else(|error| panic!("{command:?}: {error}; tests/e2e.sh sets PATH"));
+    assert_eq!(run.code, Some(0), "{command:?}: {run:#?}");
+    run.out
+}
 
 /// The block of commands with this number, from 0, under a heading of a page.
 pub(crate) fn commands(page: &str, heading: &str, number: usize) -> String {
@@ -15,13 +23,10 @@ pub(crate) fn commands(page: &str, heading: &str, number: usize) -> String {
 }
 
 /// Runs commands in the project's directory as the cluster admin.
-pub(crate) fn run(cluster: &Cluster, commands: &str) -> String {
+pub(crate) fn run(cluster: &Cluster, commands: &str) {
     let mut shell = Command::new("timeout");
     shell
         .args(["600", "bash", "-euc", commands])
-        .current_dir(root())
-        .env("KUBECONFIG", cluster.kubeconfig_path());
-    let output = shell.output().unwrap();
-    assert!(output.status.success(), "{commands}{output:?}");
-    String::from_utf8(output.stdout).unwrap()
+        .current_dir(root());
+    output(shell.env("KUBECONFIG", cluster.kubeconfig_path()));
 }

@@ -1,28 +1,29 @@
 //! The cluster of all tests, with the provisioner installed from the install file.
 
-use std::{fmt::Debug, fs, path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
-use cluster::{Cluster, DryRun, KUBECONFIG, node, sandbox};
+use cluster::{Cluster, DryRun, KUBECONFIG, sandbox, wait::Watched};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{apps::v1::Deployment, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::Condition,
 };
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{Patch, PatchParams},
 };
 use manifests::{
     api::{bundle::Bundle, bundle_instance::BundleInstance},
     yaml,
 };
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tests::Args;
 use tokio::sync::{OnceCell, RwLock};
 
 use super::{
     day_0::{self, Day0},
-    wait::{self, available, line},
+    documents::output,
+    wait::{self, available, line, message},
 };
 
 pub(crate) const SYSTEM: &str = "rukpak-system";
@@ -46,31 +47,22 @@ pub(crate) async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     WORLD
         .get_or_init(|| async {
-            let has_node = sandbox::current().is_some() && std::env::var_os(KUBECONFIG).is_some();
-            assert!(
-                has_node,
-                "there is no node here: run `make e2e`, which starts one"
-            );
-            let cluster = Cluster::shared().await.unwrap();
-            let day_0 = None;
-            let mut world = World { cluster, day_0 };
+            let mut world = World::new().await;
             let existing = world.api::<Deployment>(SYSTEM).get_opt(CORE).await;
             if existing.unwrap().is_none() {
-                world.day_0 = Some(day_0::declare(cluster).await);
-                apply_install_file(cluster);
+                world.day_0 = Some(day_0::declare(world.cluster).await);
+                apply_install_file(world.cluster);
             }
-            world.provisioner().await;
+            world.runs(SYSTEM, CORE).await;
             world
         })
         .await
 }
 
 pub(crate) fn apply_install_file(cluster: &Cluster) {
-    let file = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../manifests/install/rukpak.yaml"
-    );
-    kubectl(cluster, &["apply", "--server-side", "-f", file]);
+    let file = tests::root().join("manifests/install/rukpak.yaml");
+    let apply = ["apply", "--server-side", "-f", file.to_str().unwrap()];
+    kubectl(cluster, &apply);
 }
 
 /// Applies the CRD of a file, and waits until its kind is served.
@@ -84,32 +76,24 @@ pub(crate) async fn define(cluster: &Cluster, file: &Path) {
 
 pub(crate) fn kubectl(cluster: &Cluster, args: &(impl Args + ?Sized)) -> String {
     let mut command = Command::new("kubectl");
-    command
-        .args(args.words())
-        .env("KUBECONFIG", cluster.kubeconfig_path());
-    let output = command
-        .output()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {error}");
-    String::from_utf8(output.stdout).unwrap()
+    command.args(args.words());
+    output(command.env("KUBECONFIG", cluster.kubeconfig_path()))
 }
 
-pub(crate) async fn merge<K: Clone + DeserializeOwned + Debug>(
-    api: &Api<K>,
-    name: &str,
-    patch: &Value,
-) {
+pub(crate) async fn merge<K: Watched>(api: &Api<K>, name: &str, patch: &Value) {
     let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
     api.patch(name, &params, &patch).await.unwrap();
 }
 
-pub(crate) async fn merge_status<K: DeserializeOwned>(api: &Api<K>, name: &str, patch: &Value) {
-    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-    api.patch_status(name, &params, &patch).await.unwrap();
-}
-
 impl World {
+    /// Returns the cluster of the node, without an installation.
+    pub(crate) async fn new() -> Self {
+        let has_node = sandbox::current().is_some() && std::env::var_os(KUBECONFIG).is_some();
+        assert!(has_node, "no node: run `make e2e`, which starts one");
+        let (cluster, day_0) = (Cluster::shared().await.unwrap(), None);
+        Self { cluster, day_0 }
+    }
+
     pub(crate) fn client(&self) -> Client {
         self.cluster.client().unwrap()
     }
@@ -142,15 +126,6 @@ impl World {
         self.cluster.apply(&object, DryRun::No).await.unwrap();
     }
 
-    /// Returns a reference in the registry of the cluster, which the provisioner's pod and the node reach.
-    #[expect(
-        clippy::unused_self,
-        reason = "there is a registry where there is a world"
-    )]
-    pub(crate) fn image(&self, name: &str) -> String {
-        format!("{}/bundles/{name}", node::REGISTRY)
-    }
-
     /// Creates a Bundle of a registry+v1 bundle.
     pub(crate) async fn bundle(&self, name: &str, source: Value) {
         self.apply(json!({
@@ -161,19 +136,19 @@ impl World {
     }
 
     pub(crate) async fn unpacked(&self, name: &str) -> Bundle {
-        wait::until(self.bundles(), name, "unpacked", |bundle: &Bundle| {
-            let status = bundle.status.as_ref();
-            status.is_some_and(|status| {
-                line(&status.conditions, "Unpacked") == "True UnpackSuccessful"
+        self.reports(name, "True UnpackSuccessful", "").await
+    }
+
+    /// Waits until a Bundle has this `status reason` of the condition Unpacked, with a text in its message.
+    pub(crate) async fn reports(&self, name: &str, expected: &str, text: &str) -> Bundle {
+        let expectation = format!("{expected} {text}");
+        wait::until(self.bundles(), name, &expectation, |bundle| {
+            bundle.status.as_ref().is_some_and(|status| {
+                line(&status.conditions, "Unpacked") == expected
+                    && message(&status.conditions, "Unpacked").contains(text)
             })
         })
         .await
-    }
-
-    pub(crate) async fn delete(&self, name: &str) {
-        let params = DeleteParams::default();
-        self.bundles().delete(name, &params).await.unwrap();
-        wait::deleted(self.bundles(), name).await;
     }
 
     /// Creates a BundleInstance of a registry+v1 bundle in an image, with more fields of its spec.
@@ -210,10 +185,6 @@ impl World {
         .await
     }
 
-    pub(crate) async fn provisioner(&self) {
-        self.runs(SYSTEM, CORE).await;
-    }
-
     pub(crate) async fn runs(&self, namespace: &str, deployment: &str) {
         let deployments = self.api::<Deployment>(namespace);
         wait::until(deployments, deployment, "Available", available).await;
@@ -221,9 +192,7 @@ impl World {
 
     /// Deletes a BundleInstance and waits until no object in the cluster has its ownership labels.
     pub(crate) async fn remove(&self, name: &str) {
-        let params = DeleteParams::default();
-        self.instances().delete(name, &params).await.unwrap();
-        wait::deleted(self.instances(), name).await;
+        wait::delete(self.instances(), name).await;
         let kinds = kubectl(self.cluster, "api-resources --verbs list -o name");
         let mut kinds: Vec<&str> = kinds.lines().collect();
         let short_lived = "events events.events.k8s.io endpoints componentstatuses";
@@ -236,9 +205,7 @@ impl World {
     }
 }
 
-pub(crate) fn conditions(
-    instance: &BundleInstance,
-) -> &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition] {
+pub(crate) fn conditions(instance: &BundleInstance) -> &[Condition] {
     let status = instance.status.as_ref();
     status.map_or(&[], |status| &status.conditions)
 }

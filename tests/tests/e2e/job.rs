@@ -10,33 +10,19 @@ use serde_json::{Value, json};
 use tests::{Auth, OWNER, Registry, TENANT};
 
 use super::{
-    bundle::Operator,
+    bundle::{self, Operator},
     environment::{CORE_POD, SYSTEM, World, kubectl, world},
-    wait::{self, line, message},
+    wait::{self, message},
 };
 
 fn pulled(image: &str) -> Value {
     json!({"type": "image", "image": {"ref": image, "insecureSkipTLSVerify": true, "pull": "Job"}})
 }
 
-/// Waits for `status reason` of the condition Unpacked, with this text in its message.
-async fn wait_unpacked(world: &World, name: &str, expected: &str, text: &str) -> Bundle {
-    wait::until(world.bundles(), name, text, |bundle: &Bundle| {
-        bundle.status.as_ref().is_some_and(|status| {
-            line(&status.conditions, "Unpacked") == expected
-                && message(&status.conditions, "Unpacked").contains(text)
-        })
-    })
-    .await
-}
-
 async fn delete(world: &World, name: &str) {
-    world.delete(name).await;
-    let of_bundle = format!(
-        "wait --for=delete --timeout=240s jobs,pods -l {}",
-        labels(name)
-    );
-    kubectl(world.cluster, &format!("-n {SYSTEM} {of_bundle}"));
+    wait::delete(world.bundles(), name).await;
+    let wait = format!("-n {SYSTEM} wait --for=delete --timeout=240s jobs,pods");
+    kubectl(world.cluster, &format!("{wait} -l {}", labels(name)));
 }
 
 fn labels(bundle: &str) -> String {
@@ -61,8 +47,7 @@ async fn succeeded(world: &World, name: &str) -> PodSpec {
 async fn job_pull_delivers_the_same_content_as_registry_pull() {
     let world = world().await;
     let _flags = CORE_POD.read().await;
-    let image = world.image("by-node:v1.0.0");
-    Operator::new("bynode", "1.0.0").push(&image, &[]);
+    let image = Operator::new("by-node", "1.0.0").push();
     let mut source = pulled(&image);
     source["image"]["pull"] = "Registry".into();
     world.bundle("by-registry", source).await;
@@ -83,7 +68,7 @@ async fn job_pull_delivers_the_same_content_as_registry_pull() {
     assert_eq!(pod.containers.len() + init_containers.len(), 1);
     let run = pod.containers[0].image.as_ref().unwrap();
     assert!(!run.contains("by-node"), "{run}");
-    world.delete("by-registry").await;
+    wait::delete(world.bundles(), "by-registry").await;
     delete(world, "by-node").await;
 }
 
@@ -92,15 +77,18 @@ async fn job_pull_delivers_the_same_content_as_registry_pull() {
 async fn b06_missing_image_is_reported_with_kubelet_message() {
     let world = world().await;
     let _flags = CORE_POD.read().await;
-    let image = world.image("by-node-missing:v1.0.0");
+    let operator = Operator::new("by-node-missing", "1.0.0");
+    let image = operator.reference();
     world.bundle("by-node-missing", pulled(&image)).await;
     let text = format!("Back-off pulling image \"{image}\"");
-    let bundle = wait_unpacked(world, "by-node-missing", "False UnpackPending", &text).await;
+    let bundle = world
+        .reports("by-node-missing", "False UnpackPending", &text)
+        .await;
     let status = bundle.status.unwrap();
     assert_eq!(status.phase, Some(Phase::Pending));
     assert!(message(&status.conditions, "Unpacked").starts_with(&text));
     // The kubelet's next attempt pulls the image once it exists.
-    Operator::new("bynodemissing", "1.0.0").push(&image, &[]);
+    operator.push();
     world.unpacked("by-node-missing").await;
     delete(world, "by-node-missing").await;
 }
@@ -115,10 +103,13 @@ async fn node_pulls_private_image_with_pull_secret() {
     let login = tempfile::tempdir().unwrap();
     let login = login.path().join("config.json");
     fs::write(&login, registry.docker_config(OWNER)).unwrap();
-    Operator::new("bynodeprivate", "1.0.0").push(&image, &["--authfile", login.to_str().unwrap()]);
+    let dir = Operator::new("by-node-private", "1.0.0").dir();
+    bundle::push(dir.path(), &image, &["--authfile", login.to_str().unwrap()]);
     // Without the Secret neither the provisioner nor the node may pull the image.
     world.bundle("by-node-stranger", pulled(&image)).await;
-    wait_unpacked(world, "by-node-stranger", "False UnpackPending", &image).await;
+    world
+        .reports("by-node-stranger", "False UnpackPending", &image)
+        .await;
     delete(world, "by-node-stranger").await;
 
     let secret = json!({

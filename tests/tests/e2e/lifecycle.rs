@@ -25,8 +25,7 @@ fn image_of(deployment: &Deployment) -> &str {
 async fn r1_h2_h3_operator_runs_is_repaired_and_is_removed() {
     let world = world().await;
     let (name, namespace, operator) = ("kept", "kept-system", "kept-operator");
-    let image = world.image("kept:v1.0.0");
-    Operator::new(name, "1.0.0").push(&image, &[]);
+    let image = Operator::new(name, "1.0.0").push();
     world.install(name, &image, json!({})).await;
     world.healthy(name, "1.0.0").await;
     // The operator becomes ready only with the permissions that its bundle requests.
@@ -43,11 +42,10 @@ async fn r1_h2_h3_operator_runs_is_repaired_and_is_removed() {
     .await;
     wait::deleted(world.api::<Pod>(namespace), &pod.name_any()).await;
 
-    let wrong = "operator=example.com/no:v1";
-    let wrong = format!("-n {namespace} set image deployment/{operator} {wrong}");
+    let wrong =
+        format!("-n {namespace} set image deployment/{operator} operator=example.com/no:v1");
     kubectl(world.cluster, &wrong);
-    let is_repaired =
-        |deployment: &Deployment| image_of(deployment) == IMAGE && available(deployment);
+    let is_repaired = |current: &Deployment| image_of(current) == IMAGE && available(current);
     wait::until(deployments(), operator, "repaired", is_repaired).await;
 
     world.remove(name).await;
@@ -59,7 +57,6 @@ async fn r1_h2_h3_operator_runs_is_repaired_and_is_removed() {
 async fn upgrade_replaces_pods_and_unready_upgrade_is_rolled_back() {
     let world = world().await;
     let (name, operator) = ("upgraded", "upgraded-operator");
-    let image = |version: &str| world.image(&format!("upgraded:v{version}"));
     let next = "quay.io/tidewatch/operator:v1.5.0";
     let missing = "quay.io/tidewatch/operator:missing";
     let versions: [(_, _, &[&str]); 5] = [
@@ -69,34 +66,30 @@ async fn upgrade_replaces_pods_and_unready_upgrade_is_rolled_back() {
         ("1.3.0", IMAGE, &["--crash"]),
         ("1.4.0", missing, &[]),
     ];
-    for (version, operator_image, flags) in versions {
-        let mut operator = Operator::new(name, version);
-        (operator.image, operator.flags) = (operator_image, flags);
-        operator.push(&image(version), &[]);
-    }
+    let [first, second, bad @ ..] = versions.map(|(version, image, flags)| {
+        tests::with!(Operator::new(name, version) => image: image, flags: flags).push()
+    });
     let rollback = json!({"rollback": "OnFailure"});
-    world.install(name, &image("1.0.0"), rollback).await;
+    world.install(name, &first, rollback).await;
     world.healthy(name, "1.0.0").await;
 
-    world.upgrade(name, &image("1.1.0")).await;
+    world.upgrade(name, &second).await;
     let good = world.healthy(name, "1.1.0").await;
     let deployments = || world.api::<Deployment>("upgraded-system");
     let runs_next = |deployment: &Deployment| image_of(deployment) == next && available(deployment);
     wait::until(deployments(), operator, "Available as 1.1.0", runs_next).await;
 
-    let installed = |instance: &BundleInstance| {
-        let status = instance.status.as_ref().unwrap();
-        status.installed_bundle_name.clone()
-    };
-    for bad in ["1.2.0", "1.3.0", "1.4.0"] {
-        world.upgrade(name, &image(bad)).await;
+    let installed =
+        |one: &BundleInstance| one.status.as_ref().unwrap().installed_bundle_name.clone();
+    for bad in bad {
+        world.upgrade(name, &bad).await;
         let back = world.condition(name, "Installed", "True RolledBack").await;
         let reported = message(conditions(&back), "Installed");
         assert!(reported.contains(operator), "{bad}: {back:?}");
         assert_eq!(installed(&back), installed(&good), "{bad}");
         world.healthy(name, "1.1.0").await;
         wait::until(deployments(), operator, "Available again", runs_next).await;
-        world.upgrade(name, &image("1.1.0")).await;
+        world.upgrade(name, &second).await;
         let succeeded = "True InstallationSucceeded";
         world.condition(name, "Installed", succeeded).await;
     }

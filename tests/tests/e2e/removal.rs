@@ -1,23 +1,17 @@
 //! Removal of the product with the commands of the documentation, word for word. tests/e2e.sh runs this after all other tests,
 //! in a separate process.
 
-use cluster::Cluster;
-use k8s_openapi::{
-    api::core::v1::Namespace,
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
-use kube::{Api, api::ListParams};
-use manifests::api::config::ClusterOperator;
-use manifests::api::platform_operator::PlatformOperator;
-use manifests::api::{GROUP, labels};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use manifests::api::{GROUP, config::ClusterOperator, labels};
 use serde_json::json;
 
 use super::{
-    catalogs, day_0,
-    day_0::{MARKETPLACE, PACKAGES},
+    catalogs,
+    day_0::{self, MARKETPLACE, PACKAGES},
     documents,
     environment::{SYSTEM, World, kubectl, world},
-    wait::{self, TIMEOUT},
+    wait,
 };
 
 /// The kinds of a served catalog's objects in its namespace.
@@ -39,19 +33,17 @@ async fn serve_elsewhere(world: &World) {
 // parity: complaint-7
 #[tokio::test]
 async fn documented_removal_leaves_nothing() {
-    let cluster = Cluster::shared().await.unwrap();
-    let client = cluster.client().unwrap();
     // After other tests the product is installed; on its own this test installs it.
     let world = world().await;
+    let (cluster, client) = (world.cluster, world.client());
     if world.day_0.is_some() {
         for package in PACKAGES {
             world.healthy(package, "1.0.0").await;
         }
     }
     serve_elsewhere(world).await;
-    let operators: Api<PlatformOperator> = Api::all(client.clone());
-    let existing = operators.list(&ListParams::default()).await.unwrap();
-    assert!(existing.items.len() >= PACKAGES.len(), "{existing:?}");
+    let existing = kubectl(cluster, "get platformoperators --output=name");
+    assert!(existing.lines().count() >= PACKAGES.len(), "{existing}");
 
     let commands = documents::commands("provisioner-upgrade.md", "## Uninstall", 0);
     assert_eq!(commands.matches("kubectl delete").count(), 5, "{commands}");
@@ -59,15 +51,12 @@ async fn documented_removal_leaves_nothing() {
 
     // The commands wait for the deletions, and no controller is left that would have to do anything.
     wait::deleted(Api::<Namespace>::all(client.clone()), SYSTEM).await;
-    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let left = crds.list(&ListParams::default()).await.unwrap();
-    let names = left.into_iter().filter_map(|crd| crd.metadata.name);
-    let mut names: Vec<String> = names.collect();
-    names.retain(|name| {
+    let crds = kubectl(cluster, "get customresourcedefinitions --output=name");
+    let left = crds.lines().filter(|name| {
         let of_operator = |package: &&str| name.contains(&format!(".{package}.example.com"));
         name.ends_with(&format!(".{GROUP}")) || PACKAGES.iter().any(of_operator)
     });
-    assert!(names.is_empty(), "{names:?}");
+    assert_eq!(left.collect::<Vec<_>>(), [""; 0]);
     let kinds = "deployments,serviceaccounts,clusterroles,clusterrolebindings";
     let selector = format!("{} in ({})", labels::OWNER_NAME, PACKAGES.join(","));
     let all = ["--all-namespaces", "--output=name", "--selector", &selector];
@@ -77,12 +66,8 @@ async fn documented_removal_leaves_nothing() {
     let sources = world.sources(MARKETPLACE);
     assert!(sources.get_opt("wreck").await.unwrap().is_some());
     let served = format!("-n {MARKETPLACE} get {SERVED} --output=name");
-    wait::eventually("without objects that serve", TIMEOUT, async || {
-        let left = kubectl(cluster, &served);
-        let is_default = left.trim() == "serviceaccount/default";
-        is_default.then_some(()).ok_or(left)
-    })
-    .await;
+    let left = async || Ok::<_, String>(kubectl(cluster, &served));
+    wait::equal("serviceaccount/default\n", left).await;
     let gate: Api<ClusterOperator> = Api::all(client);
     for name in ["platform-operators-aggregated", "platform-operators-core"] {
         wait::deleted(gate.clone(), name).await;

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::{
     bundle::Operator,
+    documents::output,
     environment::{CORE, CORE_LABELS, CORE_POD, LEADER_LABELS, SYSTEM, World, merge, world},
     wait::{self, container, ready},
 };
@@ -20,30 +21,20 @@ pub(crate) fn process(container: &ContainerStatus) -> u32 {
     let container = container.container_id.as_deref().unwrap();
     let container = container.trim_start_matches("containerd://");
     let mut command = Command::new("ctr");
-    command
-        .arg("--address")
-        .arg(node::containerd().unwrap())
-        .args(["--namespace", "k8s.io", "tasks", "list"]);
-    let output = command.output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {error}");
-    let tasks = String::from_utf8(output.stdout).unwrap();
+    command.arg("--address").arg(node::containerd().unwrap());
+    let tasks = output(command.args(["--namespace", "k8s.io", "tasks", "list"]));
     let task = tasks.lines().find(|line| line.starts_with(container));
     let task = task.unwrap_or_else(|| panic!("no {container} among\n{tasks}"));
     task.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-pub(crate) fn kill(container: &ContainerStatus) {
-    let process = process(container).to_string();
-    let mut command = Command::new("kill");
-    command.args(["-KILL", &process]);
-    assert!(command.status().unwrap().success(), "{command:?}");
+pub(crate) fn kill(process: u32) {
+    output(Command::new("kill").args(["-KILL", &process.to_string()]));
 }
 
 /// Starts to install an operator, and waits until the provisioner has observed the BundleInstance.
 async fn begin(world: &World, name: &str) {
-    let image = world.image(&format!("{name}:v1.0.0"));
-    Operator::new(name, "1.0.0").push(&image, &[]);
+    let image = Operator::new(name, "1.0.0").push();
     world.install(name, &image, json!({})).await;
     wait::until(world.instances(), name, "begun", |instance| {
         let status = instance.status.as_ref();
@@ -61,7 +52,7 @@ async fn installation_finishes_after_provisioner_restart() {
     let pod = wait::pod(world.pods(), CORE_LABELS, "Ready", ready).await;
     let status = container(&pod);
     begin(world, "killed").await;
-    kill(status);
+    kill(process(status));
     let id = |pod: &Pod| container(pod).container_id.clone();
     let is_restarted = |current: &Pod| ready(current) && id(current) != id(&pod);
     let pod = wait::pod(world.pods(), CORE_LABELS, "restarted", is_restarted).await;
@@ -74,7 +65,7 @@ async fn installation_finishes_after_provisioner_restart() {
     wait::pod(world.pods(), CORE_LABELS, "Ready, and another", is_another).await;
     world.healthy("deleted", "1.0.0").await;
 
-    world.provisioner().await;
+    world.runs(SYSTEM, CORE).await;
     world.remove("deleted").await;
     world.remove("killed").await;
 }
@@ -82,15 +73,14 @@ async fn installation_finishes_after_provisioner_restart() {
 async fn scale(world: &World, replicas: u32) {
     let patch = json!({"spec": {"replicas": replicas}});
     merge(&world.api::<Deployment>(SYSTEM), CORE, &patch).await;
-    world.provisioner().await;
+    world.runs(SYSTEM, CORE).await;
 }
 
 #[tokio::test]
 async fn service_routes_to_the_leading_provisioner() {
     let world = world().await;
     let _alone = CORE_POD.write().await;
-    let image = world.image("led:v1.0.0");
-    Operator::new("led", "1.0.0").push(&image, &[]);
+    let image = Operator::new("led", "1.0.0").push();
     let image = json!({"ref": image, "insecureSkipTLSVerify": true, "pull": "Job"});
     let source = json!({"type": "image", "image": image});
     scale(world, 2).await;
@@ -107,6 +97,6 @@ async fn service_routes_to_the_leading_provisioner() {
     world.unpacked("led-by-two").await;
     scale(world, 1).await;
     wait::pod(world.pods(), LEADER_LABELS, "leading alone", ready).await;
-    world.delete("led-by-one").await;
-    world.delete("led-by-two").await;
+    wait::delete(world.bundles(), "led-by-one").await;
+    wait::delete(world.bundles(), "led-by-two").await;
 }

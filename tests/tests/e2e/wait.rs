@@ -1,9 +1,8 @@
 //! Waits that fail the test with a message after a timeout.
 
-use std::time::Duration;
+use std::{fmt::Debug, time::Duration};
 
 use cluster::wait::{self, Watched};
-use futures::StreamExt as _;
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
@@ -13,12 +12,10 @@ use k8s_openapi::{
 };
 use kube::{
     Api,
-    api::ListParams,
-    runtime::{WatchStreamExt as _, watcher},
+    api::{DeleteParams, ListParams},
 };
-use tokio::time::{Instant, timeout_at};
 
-/// The timeout of most waits, on a busy machine.
+/// The timeout of most waits, on a busy machine. It is shorter than the longest retry delay of the provisioner.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(240);
 /// The timeout of changes that are polled once a minute, or that wait for a restart of the provisioner.
 pub(crate) const LONG_TIMEOUT: Duration = Duration::from_secs(480);
@@ -30,34 +27,60 @@ pub(crate) async fn until<K: Watched>(
     expectation: &str,
     is_expected: impl Fn(&K) -> bool,
 ) -> K {
-    until_within(api, name, expectation, TIMEOUT, is_expected).await
+    until_within(TIMEOUT, api, name, expectation, is_expected).await
 }
 
 /// Waits like [`until`], with another timeout.
 pub(crate) async fn until_within<K: Watched>(
+    limit: Duration,
     api: Api<K>,
     name: &str,
     expectation: &str,
-    limit: Duration,
     is_expected: impl Fn(&K) -> bool,
 ) -> K {
     let object = wait::object(api, name, limit, is_expected).await;
-    object
-        .unwrap_or_else(|observed| panic!("{name}: not {expectation} after {limit:?}: {observed}"))
+    object.unwrap_or_else(|state| panic!("{name}: not {expectation} after {limit:?}: {state}"))
 }
 
-/// Repeats an attempt until it succeeds, and returns its result. Panics with `expectation` at the timeout.
-pub(crate) async fn eventually<T>(
+/// Repeats an attempt until it succeeds, and returns its result. Panics with `expectation` at the long timeout.
+pub(crate) async fn eventually<T, E: ToString>(
     expectation: &str,
-    limit: Duration,
-    attempt: impl AsyncFn() -> Result<T, String>,
+    attempt: impl AsyncFn() -> Result<T, E>,
 ) -> T {
+    eventually_within(LONG_TIMEOUT, expectation, attempt).await
+}
+
+async fn eventually_within<T, E: ToString>(
+    limit: Duration,
+    expectation: &str,
+    attempt: impl AsyncFn() -> Result<T, E>,
+) -> T {
+    let attempt = async || attempt().await.map_err(|error| error.to_string());
     let result = wait::eventually(limit, attempt).await;
     result.unwrap_or_else(|reason| panic!("not {expectation} after {limit:?}: {reason}"))
 }
 
+/// Repeats an attempt until its result is as expected.
+pub(crate) async fn equal<T: Debug + PartialEq<U>, U: Debug, E: ToString>(
+    expected: U,
+    attempt: impl AsyncFn() -> Result<T, E>,
+) {
+    eventually(&format!("{expected:?}"), async || match attempt().await {
+        Ok(found) if found == expected => Ok(()),
+        Ok(found) => Err(format!("{found:?}")),
+        Err(error) => Err(error.to_string()),
+    })
+    .await;
+}
+
+/// Deletes an object, and waits until it does not exist.
+pub(crate) async fn delete<K: Watched>(api: Api<K>, name: &str) {
+    api.delete(name, &DeleteParams::default()).await.unwrap();
+    deleted(api, name).await;
+}
+
 pub(crate) async fn deleted<K: Watched>(api: Api<K>, name: &str) {
-    eventually(&format!("{name} deleted"), TIMEOUT, async || {
+    eventually_within(TIMEOUT, &format!("{name} deleted"), async || {
         match api.get_opt(name).await {
             Ok(None) => Ok(()),
             Ok(Some(object)) => Err(serde_json::to_string(&object).unwrap()),
@@ -74,19 +97,15 @@ pub(crate) async fn pod(
     expectation: &str,
     is_expected: impl Fn(&Pod) -> bool,
 ) -> Pod {
-    let end = Instant::now() + TIMEOUT;
-    let config = watcher::Config::default().labels(labels);
-    let mut changes = std::pin::pin!(watcher(pods.clone(), config).applied_objects());
-    while let Ok(Some(change)) = timeout_at(end, changes.next()).await {
-        if let Ok(pod) = change
-            && is_expected(&pod)
-        {
-            return pod;
-        }
-    }
-    let observed = pods.list(&ListParams::default().labels(labels)).await;
-    let observed = serde_json::to_string_pretty(&observed.unwrap().items).unwrap();
-    panic!("no pod with {labels} is {expectation} after {TIMEOUT:?}: {observed}");
+    let params = ListParams::default().labels(labels);
+    let expectation = format!("{expectation}: a pod with {labels}");
+    eventually_within(TIMEOUT, &expectation, async || {
+        let pods = pods.list(&params).await;
+        let pods = pods.map_err(|error| error.to_string())?.items;
+        let expected = pods.iter().find(|pod| is_expected(pod)).cloned();
+        expected.ok_or_else(|| serde_json::to_string_pretty(&pods).unwrap())
+    })
+    .await
 }
 
 /// The pods with these labels that are not terminating.

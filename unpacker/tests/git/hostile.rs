@@ -135,9 +135,7 @@ async fn redirected_requests_have_no_credentials() {
     let redirect = "302; Location: http://{upstream}/repo.git/info/refs?service=git-upload-pack";
     let first = front(redirect, &other.host());
     let found = outcome(&first.url("/repo.git"), HASH, &as_user(OWNER)).await;
-    let missing = format!("commit {HASH} not found");
-    let is_explained = found.contains("go away") || found.contains(&missing);
-    assert!(is_explained, "{found}");
+    assert_rows!(found.contains("go away") || found.contains(&format!("commit {HASH} not found")) => true, "{found}");
     let has_credentials = |request: &Received| request.header("authorization").is_some();
     assert!(first.seen().iter().all(has_credentials));
     assert!(other.seen().iter().any(|request| request.method == "POST"));

@@ -33,7 +33,6 @@ use unpacker::{
     source::{Git, Revision},
 };
 
-/// Parses a source of a URL and a fragment.
 fn source(url: &str, fragment: &str) -> Git {
     match Source::parse(&format!("git+{url}#{fragment}"), |_| false).unwrap() {
         Source::Git(git) => git,
@@ -64,7 +63,6 @@ fn describe(fetched: Result<Fetched, Error>) -> String {
     files.collect::<Vec<_>>().join(" ")
 }
 
-/// Commits files to a branch, and returns the commit.
 fn commit<T: AsRef<[u8]>>(repository: &Repository, branch: &str, files: &[(&str, T)]) -> String {
     let directory = tempfile::tempdir().unwrap();
     for (path, text) in files {

@@ -30,7 +30,6 @@ impl Store {
         self.directory.path().join(name)
     }
 
-    /// Runs buildah, and returns its output.
     pub(crate) fn buildah(&self, args: &[&str]) -> String {
         let mut command = self.buildah.command();
         command.args(args).current_dir(self.directory.path());

@@ -13,9 +13,12 @@ fn assert_seen(store: &Store, image: &str, select: &Selection) -> String {
     let options = with!(Options, select: selected);
     let expected = store.mounted(image, |root| listed(&open_tree(root, &options).unwrap().0));
     store.save(image);
-    for form in forms(store.path("").as_path()) {
-        let found = listed(&read(&form, select.clone()).tree);
-        assert_eq!(found, expected, "{form}");
+    for form in [
+        Local::OciLayout(store.path("layout"), None),
+        Local::OciArchive(store.path("oci.tar"), None),
+        Local::DockerArchive(store.path("docker.tar"), None),
+    ] {
+        assert_rows!(listed(&read(&form, select.clone()).tree) => expected, "{form}");
     }
     expected.1.join(" ")
 }
@@ -54,8 +57,7 @@ fn a_bundle_from_scratch_is_read_from_every_form() {
          COPY README.md /\n";
     let store = Store::new(&format!("{expected} README.md"), &[("bundle", dockerfile)]);
     let files = |select| assert_seen(&store, "bundle", &select);
-    assert_eq!(files(Selection::Default), expected);
-    assert_eq!(files(Selection::All), format!("README.md {expected}"));
+    assert_rows!([Selection::Default, Selection::All].map(files) => [expected.to_owned(), format!("README.md {expected}")]);
 }
 
 #[test]
@@ -107,8 +109,7 @@ fn only_the_bundle_in_an_operating_system_image_is_read() {
     assert_eq!(assert_seen(&store, "bundle", &Selection::Default), expected);
     let layout = Local::OciLayout(store.path("layout"), None);
     let fetched = read(&layout, Selection::Default);
-    assert!(fetched.unselected >= 12, "{}", fetched.unselected);
-    assert_eq!(fetched.tree.irregular().count(), 0);
+    assert_rows!((fetched.unselected >= 12, fetched.tree.irregular().count()) => (true, 0), "{}", fetched.unselected);
     // A device, and one that an upper layer deletes.
     for (path, irregular) in [("usr/odd/disk", 1), ("usr/odd/null", 0)] {
         let tree = read(&layout, Selection::Only(vec![path.to_owned()])).tree;

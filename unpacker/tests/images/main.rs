@@ -24,15 +24,6 @@ use unpacker::{
 
 use buildah::Store;
 
-/// Returns the saved forms of an image.
-fn forms(directory: &Path) -> Vec<Local> {
-    vec![
-        Local::OciLayout(directory.join("layout"), None),
-        Local::OciArchive(directory.join("oci.tar"), None),
-        Local::DockerArchive(directory.join("docker.tar"), None),
-    ]
-}
-
 fn read(local: &Local, select: Selection) -> Fetched {
     let options = with!(Options, select);
     local::image(local, None, &options).unwrap_or_else(|error| panic!("{local}: {error:?}"))

@@ -4,7 +4,6 @@ use crate::*;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_unpack");
 
-/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -23,7 +22,6 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Returns a run without arguments.
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let message = directory.path().join("termination");
@@ -78,16 +76,14 @@ impl Run {
 impl Ran {
     /// Returns the termination message of a failure, which is also in the log.
     pub(crate) fn failure(self) -> String {
-        assert_eq!(self.code, Some(1), "{self:?}");
-        assert!(self.stderr.contains(&self.message), "{self:?}");
+        assert_rows!((self.code, self.stderr.contains(&self.message)) => (Some(1), true), "{self:?}");
         self.message
     }
 
     /// Checks the reason of a failure and a part of its message.
     pub(crate) fn failed(self, reason: &str, message: &str) {
         let found = self.failure();
-        let has_reason = found.starts_with(&format!("{reason}: "));
-        assert!(has_reason && found.contains(message), "{message}: {found}");
+        assert_rows!(found.starts_with(&format!("{reason}: ")) && found.contains(message) => true, "{message}: {found}");
     }
 
     /// Checks a success, which prints one line at the start and one at the end.

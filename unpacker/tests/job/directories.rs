@@ -198,8 +198,7 @@ async fn binary_installs_itself_whole_and_over_an_older_one() {
     assert_rows!(printed.await.unwrap().stdout => format!("unpack {}\n", env!("CARGO_PKG_VERSION")).into_bytes());
     let ran = Run::new().args(["--install", "/none"]).run().await;
     let message = "failed to install into \"/none\"; check that it is a directory";
-    assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert_has(&ran.stderr, message);
+    assert_rows!((ran.code, ran.stderr.contains(message)) => (Some(1), true), "{ran:?}");
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 
 use crate::*;
 
-/// The end of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// The body ends with its trailers.
@@ -15,7 +14,6 @@ pub(crate) enum End {
     Endless,
 }
 
-/// A request as bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Sender {
     headers: String,

@@ -88,7 +88,6 @@ fn content(directory: &Path) -> Content {
     unpacker::open(directory, &options).unwrap().content
 }
 
-/// Returns the tar of content, and its digest.
 fn tar(content: &Content) -> (Vec<u8>, Digest) {
     let mut tar = Vec::new();
     let digest = unpacker::pack(content, Format::Tar, &mut tar).unwrap();

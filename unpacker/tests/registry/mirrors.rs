@@ -33,11 +33,7 @@ async fn mirrors_are_tried_in_their_order() {
         let mut settings = "blocked = true\n".to_owned();
         for mirror in mirrors.text().split(' ') {
             let (location, kind) = mirror.split_once('=').unwrap_or((mirror, ""));
-            let pull = if kind == "digests" {
-                "digest-only"
-            } else {
-                "all"
-            };
+            let pull = ["all", "digest-only"][usize::from(kind == "digests")];
             let insecure = kind != "secure";
             settings.extend([
                 format!("[[registry.mirror]]\nlocation = \"{location}\"\n"),

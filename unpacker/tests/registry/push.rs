@@ -20,8 +20,7 @@ async fn blobs_are_pushed_once_and_the_manifest_last() {
         let digest = Digest::sha256(&put.body).to_string().replace(':', "%3A");
         assert_eq!(put.target, format!("/upload?state=1&digest={digest}"));
     }
-    assert_eq!(manifest.target, "/v2/org/bundle/manifests/v1");
-    assert_eq!(Digest::sha256(&manifest.body).to_string(), digest);
+    assert_rows!((&*manifest.target, Digest::sha256(&manifest.body).to_string()) => ("/v2/org/bundle/manifests/v1", digest));
     let label = "\"operators.operatorframework.io.bundle.manifests.v1\":\"manifests/\"";
     assert_has(String::from_utf8_lossy(&config.body), label);
 
@@ -32,8 +31,7 @@ async fn blobs_are_pushed_once_and_the_manifest_last() {
     let knowing = Registry::with_rules(store, "PUT => 201", &Values::default());
     let image = knowing.image("org/bundle:v1");
     pushed(&image, &Registry::access()).await.unwrap();
-    let posts = knowing.request_count("POST", "");
-    assert_eq!(posts, 0, "the registry has the blobs");
+    assert_rows!(knowing.request_count("POST", "") => 0, "the registry has the blobs");
 }
 
 #[tokio::test]

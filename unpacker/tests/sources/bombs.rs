@@ -2,7 +2,6 @@
 
 use crate::*;
 
-/// A reader that counts the bytes read.
 pub(crate) struct Counted<R>(pub(crate) R, pub(crate) u64);
 
 impl<R: Read> Read for Counted<R> {
@@ -36,12 +35,10 @@ fn assert_rejected(reader: impl Read, options: &Options, expected: &str, most: u
     let mut counted = Counted(reader, 0);
     let error = stream(&mut counted, options).unwrap_err();
     let text = chain(&error);
-    let is_final = error.is_terminal() || matches!(error, Error::Truncated { .. });
-    assert!(is_final && text.contains(expected), "{text}");
+    assert_rows!((error.is_terminal() || matches!(error, Error::Truncated { .. })) && text.contains(expected) => true, "{text}");
     assert!(counted.1 <= most, "{} bytes read: {text}", counted.1);
 }
 
-/// Returns options with limits of the total size and the number of entries.
 fn limited(total: u64, entries: usize) -> Options {
     with!(Options::default() => limits.total: total, limits.entries: entries)
 }

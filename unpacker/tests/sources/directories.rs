@@ -13,6 +13,20 @@ fn the_root_may_be_a_link_but_no_fifo() {
 }
 
 #[test]
+fn a_manifest_is_not_an_archive() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, expected) in tests::rows![
+        "csv.yaml" => "but YAML; use the directory of the file";
+        "csv.json" => "but JSON; use the directory of the file";
+        "csv" => "but of an unknown format; pack the bundle with \"tar czf\"";
+    ] {
+        write(directory.path(), name, "kind: A");
+        let found = outcome(open(&directory.path().join(name), &Options::default()));
+        assert_has(&found, expected);
+    }
+}
+
+#[test]
 fn selected_names_that_are_not_utf8_are_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let name = OsStr::from_bytes(b"bad\xff");
@@ -38,6 +52,5 @@ fn only_the_selected_part_of_a_checkout_is_read() {
         with!(Options::default() => limits.entries: 8, select: only(&["bundle/manifests"]));
     let found = open(directory.path(), &options).unwrap();
     let paths: Vec<_> = found.content.files().map(|(path, _)| path).collect();
-    assert_eq!(paths, ["bundle/manifests/a", "bundle/manifests/b/c"]);
-    assert_eq!(found.unselected, 3);
+    assert_rows!((paths, found.unselected) => (vec!["bundle/manifests/a", "bundle/manifests/b/c"], 3));
 }

@@ -25,17 +25,15 @@ fn change(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Returns a tar of entries with kind, name and body; bodies of the kinds `g` and `x` are records.
+/// Returns a tar of [`Tar::entries`], and of the records of entries of the kinds `g` and `x`.
 fn tar(entries: &str) -> Vec<u8> {
-    let entries = entries.split(", ").map(|entry| entry.split_at(1));
-    let tar = entries.fold(Tar::default(), |tar, (kind, rest)| {
-        let (kind, rest) = (kind.as_bytes()[0], &rest[1..]);
-        if kind == b'g' || kind == b'x' {
+    let entries = entries.split(", ");
+    let tar = entries.fold(Tar::default(), |tar, entry| match entry.split_at(2) {
+        (kind @ ("g " | "x "), rest) => {
             let records = rest.split(' ').filter_map(|record| record.split_once('='));
-            return tar.pax(kind, &records.collect::<Vec<_>>());
+            tar.pax(kind.as_bytes()[0], &records.collect::<Vec<_>>())
         }
-        let (name, body) = rest.split_once(' ').unwrap_or((rest, ""));
-        tar.with(kind, name, body.as_bytes())
+        _ => tar.entries(entry),
     });
     tar.end()
 }
@@ -76,8 +74,7 @@ fn changed_archives_never_exceed_the_limits() {
         let content = unpacked.content;
         assert!(content.size() <= limits.total && content.len() <= limits.entries);
         for (path, file) in content.files() {
-            let depth = path.split('/').count();
-            assert!(path.len() <= limits.path && depth <= limits.depth, "{path}");
+            assert_rows!(path.len() <= limits.path && path.split('/').count() <= limits.depth => true, "{path}");
             assert!(file.bytes.len() as u64 <= limits.file);
             assert_eq!(manifests::content::normalize(path).unwrap(), path);
         }
@@ -85,8 +82,7 @@ fn changed_archives_never_exceed_the_limits() {
         let again = packed(&content);
         let part = |(path, file): (&str, &File)| (path.to_owned(), file.bytes.clone());
         assert!(again.files().map(part).eq(content.files().map(part)));
-        let tree = Tree::from_content(again);
-        assert_eq!(tree.strip_top_folder().len(), content.len());
+        assert_rows!(Tree::from_content(again).strip_top_folder().len() => content.len());
         1
     });
 }
@@ -95,9 +91,8 @@ fn changed_archives_never_exceed_the_limits() {
 fn packed(content: &Content) -> Content {
     let mut packed = Vec::new();
     pack(content, Format::Tar, &mut packed).unwrap();
-    stream(packed.as_slice(), &Options::default())
-        .unwrap()
-        .content
+    let unpacked = stream(packed.as_slice(), &Options::default());
+    unpacked.unwrap().content
 }
 
 fn layer_seeds() -> Vec<Vec<u8>> {
@@ -146,8 +141,7 @@ fn changed_layers_never_yield_unselected_content() {
         let content = tree.into_content().unwrap();
         for (path, _) in content.files() {
             assert_eq!(manifests::content::normalize(path).unwrap(), path);
-            assert!(path == "a" || path.starts_with("a/"), "{path}");
-            assert!(!path.contains(".wh."), "{path}");
+            assert_rows!((path == "a" || path.starts_with("a/")) && !path.contains(".wh.") => true, "{path}");
         }
         assert_eq!(packed(&content).len(), content.len());
         1
@@ -175,8 +169,7 @@ fn messages_about_changed_documents_are_short() {
         let document = Document::read(&bytes, None).and_then(|document| match document {
             Document::Index(index) => index.choose(Some("linux/arm64")).map(|_| ()),
             Document::Manifest(manifest) => {
-                let is_empty = manifest.layers.iter().all(|layer| layer.size == 0);
-                assert!(manifest.size() > 0 || is_empty);
+                assert!(manifest.size() > 0 || manifest.layers.iter().all(|layer| layer.size == 0));
                 Ok(())
             }
         });
@@ -184,8 +177,7 @@ fn messages_about_changed_documents_are_short() {
         let results = [document, labels.map(|_| ())];
         for error in results.iter().filter_map(|result| result.as_ref().err()) {
             let text = error.to_string();
-            assert!(text.len() < 1000, "{text:?}");
-            assert!(!text.contains(char::is_control), "{text:?}");
+            assert_rows!(text.len() < 1000 && !text.contains(char::is_control) => true, "{text:?}");
         }
         results.iter().filter(|result| result.is_ok()).count()
     });

@@ -3,8 +3,7 @@
 use crate::*;
 
 fn read(tar: Tar) -> Tree {
-    let tar = tar.end();
-    let (tree, _) = stream_tree(gzip(&tar).as_slice(), &Options::default()).unwrap();
+    let (tree, _) = stream_tree(gzip(&tar.end()).as_slice(), &Options::default()).unwrap();
     tree.strip_top_folder()
 }
 
@@ -37,7 +36,7 @@ fn entries_of_archives_are_rejected_where_a_bundle_needs_them() {
         link(bundle(), b'1', "manifests/b", "elsewhere/c")
             => "manifests/a: entry \"manifests/b\" is a hard link to \"elsewhere/c\", not a regular file; replace the link \
              with a copy of the file, or pack the bundle with \"tar --hard-dereference\"";
-        bundle().with(b'3', "metadata/null", b"").with(b'6', "manifests/fifo", b"")
+        bundle().entries("3 metadata/null, 6 manifests/fifo")
             => "manifests/a: entry \"manifests/fifo\" is a device, FIFO or socket, not a regular file (and 1 more \
                 entry); remove the entry from the bundle";
         bundle().with(b'S', "manifests/b", b"1") => rejected;
@@ -46,11 +45,7 @@ fn entries_of_archives_are_rejected_where_a_bundle_needs_them() {
         sparse("manifests/b", "SCHILY.realsize", "70000") => rejected;
         sparse("manifests/b", "SCHILY.filetype", "sparse") => rejected;
         sparse("manifests/b", "SUN.holesdata", " 0 69632 ") => rejected;
-        bundle()
-            .with(b'2', "docs/link", b"")
-            .with(b'1', "docs/hard", b"")
-            .with(b'4', "docs/disk", b"")
-            .with(b'S', "docs/sparse", b"1")
+        bundle().entries("2 docs/link, 1 docs/hard, 4 docs/disk, S docs/sparse 1")
             => "manifests/a: 1 symbolic link, 1 hard link, 1 special file, 1 sparse file (docs/disk, docs/hard, docs/link, \
              docs/sparse)";
         sparse("docs/b", "GNU.sparse.major", "1") => "manifests/a: 1 sparse file (docs/b)";
@@ -119,23 +114,16 @@ fn links_of_a_local_bundle_to_its_own_files_are_followed() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
     let named = "annotations: {operators.operatorframework.io.bundle.manifests.v1: deploy/}";
-    for (path, text) in [
-        ("shared/crd.yaml", "crd"),
-        ("shared/annotations.yaml", named),
-        ("deploy/csv.yaml", "csv"),
-    ] {
+    write(root, "shared/annotations.yaml", named);
+    for (path, text) in pairs("shared/crd.yaml crd, deploy/csv.yaml csv") {
         write(root, path, text);
     }
     fs::create_dir(root.join("metadata")).unwrap();
     fs::create_dir(root.join("deploy/deep")).unwrap();
-    for (target, path) in [
-        ("../shared/crd.yaml", "deploy/crd.yaml"),
-        ("../../shared/crd.yaml", "deploy/deep/crd.yaml"),
-        ("./csv.yaml", "deploy/same.yaml"),
-        // Only this link shows that the manifests are in deploy.
-        ("../shared/annotations.yaml", "metadata/annotations.yaml"),
-        ("shared/crd.yaml", "latest"),
-    ] {
+    // Only the link to the annotations shows that the manifests are in deploy.
+    let links = "../shared/crd.yaml deploy/crd.yaml, ../../shared/crd.yaml deploy/deep/crd.yaml, ./csv.yaml deploy/same.yaml, \
+                 ../shared/annotations.yaml metadata/annotations.yaml, shared/crd.yaml latest";
+    for (target, path) in pairs(links) {
         symlink(target, root.join(path)).unwrap();
     }
     let (tree, _) = open_tree(root, &Options::default()).unwrap();
@@ -181,12 +169,8 @@ fn other_links_of_a_local_bundle_are_rejected() {
 #[test]
 fn a_delivered_archive_keeps_the_digest_of_the_files() {
     let (file, long) = (tar().file("b/manifests/a", "1"), "x".repeat(150));
-    let linked = link(file, b'2', "b/manifests/l", &long)
-        .with(b'1', "b/hard", b"")
-        .with(b'6', "b/fifo", b"")
-        .with(b'S', "b/sparse", b"1")
-        .with(b'2', "latest", b"");
-    let tree = read(linked);
+    let linked = link(file, b'2', "b/manifests/l", &long);
+    let tree = read(linked.entries("1 b/hard, 6 b/fifo, S b/sparse 1, 2 latest"));
     let mut archive = Vec::new();
     assert_rows!(tree.deliver(&mut archive).unwrap() => tree.write_tar(std::io::sink()).unwrap());
     let (received, _) = stream_tree(archive.as_slice(), &Options::default()).unwrap();

@@ -7,7 +7,6 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 
-/// An image layout in a temporary directory.
 struct Layout(TempDir);
 
 impl Layout {
@@ -249,8 +248,7 @@ fn docker_archives_match_their_files_and_configuration() {
                 "config" => &mut saved.config,
                 _ => &mut saved.manifest,
             };
-            let is_part = change.starts_with('/');
-            let part = change.split_once(' ').filter(|_| is_part);
+            let part = change.split_once(' ').filter(|_| change.starts_with('/'));
             let (pointer, value) = part.unwrap_or(("", change));
             *document.pointer_mut(pointer).unwrap() = serde_json::from_str(value).unwrap();
         }

@@ -29,7 +29,7 @@ use manifests::content::{File, Kind};
 use serde_json::{Value, json};
 use tar::Header;
 use tempfile::TempDir;
-use tests::{Cell, Values, assert_has, chain, fuzz::Random, gzip, table, write};
+use tests::{Cell, Values, assert_has, chain, fuzz::Random, gzip, pairs, table, write};
 use unpacker::{
     Content, Digest, Error, Format, ImageLimits, Limits, Options, Result, Selection, Tree,
     Unpacked, layers::Layers, local, oci, oci::Document, open, open_tree, pack, source::Local,
@@ -67,7 +67,6 @@ fn kind(error: &Error) -> (&'static str, bool) {
     (error.reason(), error.is_terminal())
 }
 
-/// A builder of a tar.
 #[derive(Debug, Clone, Default)]
 struct Tar(Vec<u8>);
 
@@ -111,7 +110,15 @@ impl Tar {
         self.entry(kind, name.as_bytes(), body.len() as u64, body)
     }
 
-    /// Adds a regular file.
+    /// Adds entries with their kinds, names and bodies: `5 a/, 0 a/b text, 2 link`.
+    fn entries(self, entries: &str) -> Self {
+        entries.split(", ").fold(self, |tar, entry| {
+            let (kind, rest) = entry.split_at(1);
+            let (name, body) = rest[1..].split_once(' ').unwrap_or((&rest[1..], ""));
+            tar.with(kind.as_bytes()[0], name, body.as_bytes())
+        })
+    }
+
     fn file(self, name: &str, text: &str) -> Self {
         self.with(b'0', name, text.as_bytes())
     }

@@ -55,22 +55,19 @@ fn opening_removes_foreign_files_and_keeps_active_writes() {
     let name = Digest::sha256(b"").hex();
     let capital = format!("content/{}.tar", name.to_uppercase());
     let source = format!("sources/{name}");
-    for path in ["mine.txt", "tmp/left", "content/foreign.txt"] {
+    let foreign = "mine.txt tmp/left content/foreign.txt".split(' ');
+    for path in foreign.chain([&*capital, &source]) {
         write(root, path, "");
     }
-    write(root, &capital, "");
-    write(root, &source, "");
     write(root, "tmp/busy", "being written");
     fs::create_dir(root.join("content/lost+found")).unwrap();
     let content = format!("../content/{name}.tar");
-    for (target, link) in [
-        ("nowhere", "tmp/link".to_owned()),
-        (&content, format!("sources/{}", &name[1..])),
-        (&content, format!("sources/{}", Digest::sha256(b"1").hex())),
-        (
-            "/etc/passwd",
-            format!("sources/{}", Digest::sha256(b"2").hex()),
-        ),
+    let sha256 = |bytes| Digest::sha256(bytes).hex();
+    for (target, link) in tests::rows![
+        "nowhere" => "tmp/link".to_owned();
+        &content => format!("sources/{}", &name[1..]);
+        &content => format!("sources/{}", sha256(b"1"));
+        "/etc/passwd" => format!("sources/{}", sha256(b"2"));
     ] {
         symlink(target, root.join(link)).unwrap();
     }
@@ -83,10 +80,8 @@ fn opening_removes_foreign_files_and_keeps_active_writes() {
     let content_file = format!("{}.tar", stored.digest.hex());
     let mut remaining = [content_file, "lost+found".to_owned()];
     remaining.sort();
-    assert_eq!(names("content"), remaining);
-    assert!(names("sources").is_empty());
-    assert_eq!(reopened.stats().disk, stored.size + 13);
-    assert!(root.join("mine.txt").exists());
+    assert_rows!((names("content"), names("sources")) => (remaining.to_vec(), vec![]));
+    assert_rows!((reopened.stats().disk, root.join("mine.txt").exists()) => (stored.size + 13, true));
 
     busy.unlock().unwrap();
     fs::remove_dir(root.join("content/lost+found")).unwrap();

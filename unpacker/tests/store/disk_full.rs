@@ -21,9 +21,8 @@ fn full_disk_is_reported_and_leaves_nothing_half_written() {
     let before = listed(&directory, "content");
     for size in [550_000, 3_000_000] {
         let error = store.put(&tree(9, size)).unwrap_err();
-        assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
+        assert_rows!(matches!(error, Error::DiskFull { .. }) && !error.is_terminal() => true, "{error:?}");
         assert_has(&error, "enlarge it or delete bundles");
-        assert!(!error.is_terminal());
         assert_eq!(listed(&directory, "content"), before);
         assert_whole(&store, &directory);
     }
@@ -33,8 +32,7 @@ fn full_disk_is_reported_and_leaves_nothing_half_written() {
     drop(released);
     let stored = put(&store, 9, 550_000);
     assert_rows!(*store.get(&stored.digest, &Limits::default()).unwrap() => content(9, 550_000));
-    assert!(is_missing(&store, &digest));
-    assert_eq!(store.stats().evicted, 1);
+    assert_rows!((is_missing(&store, &digest), store.stats().evicted) => (true, 1));
     assert_whole(&open(&directory, 1 << 30, 0), &directory);
 }
 

@@ -54,8 +54,7 @@ fn concurrent_writers_store_equal_content_once() {
         }
     });
     let [first, second] = stores.map(|store| store.stats());
-    assert_eq!(first.written + second.written, 1);
-    assert_eq!(first.duplicates + second.duplicates, 7);
+    assert_rows!((first.written + second.written, first.duplicates + second.duplicates) => (1, 7));
     assert_whole(&open(directory, 1 << 30, 0), directory);
 }
 
@@ -94,12 +93,10 @@ fn unreadable_content_does_not_protect_other_content() {
     let third = put(&store, 3, 100_000);
     let mut left = [first, third.digest];
     left.sort();
-    assert_eq!(digests(&directory), left);
-    assert!(is_missing(&store, &second));
+    assert_rows!((digests(&directory), is_missing(&store, &second)) => (left.to_vec(), true));
     // Storing the content again repairs it.
     let again = store.put(&tree(1, 50_000)).err();
-    let is_full = matches!(again, Some(Error::BudgetExceeded { .. }));
-    assert!(is_full, "{again:?}");
+    assert_rows!(matches!(again, Some(Error::BudgetExceeded { .. })) => true, "{again:?}");
     drop(third);
     put(&store, 1, 100_000);
     store.reader(&first).unwrap();
@@ -114,9 +111,8 @@ fn clock_that_is_set_back_keeps_the_eviction_order() {
         let stored = [1, 2, 3].map(|seed| put(&store, seed, 100_000).digest);
         // The content was used while the clock was an hour ahead.
         for (at, digest) in (0..).zip(&stored) {
-            let file = fs::File::options()
-                .write(true)
-                .open(file(directory, digest));
+            let path = file(directory, digest);
+            let file = fs::File::options().write(true).open(path);
             let ahead = SystemTime::now() + Duration::from_secs(3600 + at);
             file.unwrap().set_modified(ahead).unwrap();
         }

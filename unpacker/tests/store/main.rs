@@ -67,7 +67,6 @@ fn open(directory: &Path, disk: u64, memory: u64) -> Store {
     Store::open(directory, Budget { disk, memory }).unwrap()
 }
 
-/// Opens a store in a new directory.
 fn fresh(disk: u64, memory: u64) -> (TempDir, Store) {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path(), disk, memory);
@@ -101,7 +100,6 @@ fn is_missing(store: &Store, digest: &Digest) -> bool {
     matches!(store.hold(digest), Err(Error::Missing { .. }))
 }
 
-/// Returns the file of content.
 fn file(directory: &Path, digest: &Digest) -> PathBuf {
     directory.join(format!("content/{}.tar", digest.hex()))
 }
@@ -116,7 +114,6 @@ fn listed(directory: &Path, name: &str) -> BTreeMap<String, u64> {
     entries.map(|found| entry(found.unwrap())).collect()
 }
 
-/// Returns the digests of all content in a store.
 fn digests(directory: &Path) -> Vec<Digest> {
     let names = listed(directory, "content").into_keys();
     let digest = |name: String| format!("sha256:{}", name.strip_suffix(".tar").unwrap());
@@ -131,8 +128,7 @@ fn assert_whole(store: &Store, directory: &Path) {
     }
     assert_rows!(store.stats().disk => listed(directory, "content").values().sum::<u64>());
     for link in listed(directory, "sources").keys() {
-        let target = directory.join("sources").join(link);
-        assert!(target.exists(), "{link} dangles");
+        assert_rows!(directory.join("sources").join(link).exists() => true, "{link} dangles");
     }
 }
 
@@ -159,9 +155,8 @@ fn run_again(test: &str, command: &mut Command) {
         .unwrap();
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    let has_passed = output.status.success() && text.contains("1 passed");
     let remedy = "run this as root, or where users may make mount namespaces (unshare -rm)";
-    assert!(has_passed, "{remedy}:\n{text}");
+    assert_rows!(output.status.success() && text.contains("1 passed") => true, "{remedy}:\n{text}");
 }
 
 fn is_root() -> bool {

@@ -28,7 +28,7 @@ use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, date_time_ymd};
 use rustls::ServerConfig;
 use tests::{
     Cell, Port, Received, Script, ScriptedServer, TestCa, Values, assert_has, chain, counted, gzip,
-    table,
+    pairs, table,
 };
 use unpacker::{
     Access, Digest, Format, Limits, Options, Progress, Source,

@@ -33,8 +33,7 @@ fn properties() {
         "olm.package.required", json!({"packageName": "a", "versionRange": "x"}) => "";
         "olm.gvk", json!("x") => "json: cannot unmarshal string into Go value of type property.GVK";
         "olm.gvk", json!(null) => "";
-        "olm.gvk.required", json!({"version": 1, "group": true})
-            => "bool into Go struct field GVKRequired.group of type string";
+        "olm.gvk.required", json!({"version": 1, "group": true}) => "bool into Go struct field GVKRequired.group of type string";
         "olm.gvk.required", json!(null) => "";
         "olm.gvk.required", json!([]) => "array into Go value of type property.GVKRequired";
         "olm.channel", json!({"channelName": "c", "priority": 1e3}) => "";
@@ -55,10 +54,8 @@ fn properties() {
             json!({"all": {"constraints": [{"not": {"constraints": [{"gvk": {"group": "a", "kind": "b", "version": "c"}}]}}]}})
             => "";
     ];
-    let twice = property("x", &json!(1)).replace(
-        "{\"type\":\"x\",\"value\":1}",
-        "{\"type\":\"x\",\"value\":1},{\"type\":\"x\",\"value\":1}",
-    );
+    let one = r#"{"type":"x","value":1}"#;
+    let twice = property("x", &json!(1)).replace(one, &format!("{one},{one}"));
     let mut rows = Vec::from(tests::rows![
         "null".to_owned(), with(json!(null)) => "\": unexpected end of JSON input";
         "without a type".to_owned(), with(json!({"value": 1})) => "";

@@ -81,13 +81,12 @@ fn unknown_fields_are_preserved_on_every_object() {
     assert_eq!(new, expected);
     let message = |change: &UpgradeNote| format!("{}: {}", change.path, change.message);
     let messages: Vec<String> = changes.iter().map(message).collect();
-    let expected = [
+    assert_rows!(messages => [
         "schema: still preserves unknown fields, on 6 object node(s) of its schema",
         "schema.properties.spec.properties.any.additionalProperties: still accepts any value where its schema has no \
          type (1 node(s))",
         "schema: has 1 node(s) in its schema whose type was implicit and is now explicit",
-    ];
-    assert_eq!(messages, expected);
+    ]);
 }
 
 #[test]

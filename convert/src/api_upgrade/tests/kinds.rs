@@ -41,8 +41,7 @@ fn ingress_backends_name_a_service() {
     let expected = json!({
         "defaultBackend": {"service": {"name": "fallback", "port": {"number": 80}}},
         "rules": [{"host": "a", "http": {"paths": [
-            {"path": "/", "pathType": "ImplementationSpecific",
-             "backend": {"service": {"name": "a", "port": {"name": "http"}}}},
+            {"path": "/", "pathType": "ImplementationSpecific", "backend": {"service": {"name": "a", "port": {"name": "http"}}}},
             {"pathType": "Prefix", "backend": {"service": {"name": "b", "port": {"number": 8080}}}},
             {"pathType": "ImplementationSpecific", "backend": {"resource": {"kind": "Bucket", "name": "c"}}},
         ]}}, {"host": "b"}],
@@ -101,8 +100,7 @@ fn renamed_and_defaulted_fields_keep_their_meaning() {
                  "admissionReviewVersions": ["v1beta1"]},
                 {"name": "b", "failurePolicy": "Fail", "sideEffects": "NoneOnDryRun", "matchPolicy": "Equivalent",
                  "timeoutSeconds": 5, "admissionReviewVersions": ["v1"]},
-            ])
-            => &["Change UpgradedAPI webhooks[0]", "Warning UpgradedAPI webhooks[1].sideEffects"][..];
+            ]) => &["Change UpgradedAPI webhooks[0]", "Warning UpgradedAPI webhooks[1].sideEffects"][..];
         // Subjects get a group.
         ["rbac.authorization.k8s.io/v1alpha1", "ClusterRoleBinding"],
             json!({"subjects": [
@@ -115,8 +113,7 @@ fn renamed_and_defaulted_fields_keep_their_meaning() {
                 {"kind": "ServiceAccount", "name": "a", "namespace": "n"}, {"kind": "User", "name": "b", "apiGroup": group},
                 {"kind": "Group", "name": "system:authenticated", "apiGroup": group},
                 {"kind": "Robot", "name": "c", "apiGroup": "example.com"},
-            ])
-            => &["Change UpgradedAPI subjects[2]"];
+            ]) => &["Change UpgradedAPI subjects[2]"];
         ["discovery.k8s.io/v1beta1", "EndpointSlice"],
             json!({"endpoints": [{"topology": {"kubernetes.io/hostname": "n", "topology.kubernetes.io/zone": "z", "a": "b"}}]}),
             "/endpoints", json!([{"nodeName": "n", "zone": "z", "deprecatedTopology": {"a": "b"}}]) => &[];
@@ -153,10 +150,8 @@ fn autoscalers_separate_metrics_from_targets() {
     );
     let target = |kind: &str, field: &str, value: Value| json!({"type": kind, field: value});
     let expected = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": {"metrics": [
-        {"type": "Resource",
-         "resource": {"name": "cpu", "target": target("Utilization", "averageUtilization", json!(80))}},
-        {"type": "Resource",
-         "resource": {"name": "memory", "target": target("AverageValue", "averageValue", json!("1Gi"))}},
+        {"type": "Resource", "resource": {"name": "cpu", "target": target("Utilization", "averageUtilization", json!(80))}},
+        {"type": "Resource", "resource": {"name": "memory", "target": target("AverageValue", "averageValue", json!("1Gi"))}},
         {"type": "Pods", "pods": {"metric": {"name": "m", "selector": {}},
          "target": target("AverageValue", "averageValue", json!("5"))}},
         {"type": "Object", "object": {"metric": {"name": "m"}, "describedObject": {"kind": "A"},

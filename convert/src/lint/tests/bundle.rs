@@ -5,7 +5,6 @@ use crate::{
 };
 
 const MANIFESTS: &str = "/annotations/operators.operatorframework.io.bundle.manifests.v1";
-const METADATA: &str = "/annotations/operators.operatorframework.io.bundle.metadata.v1";
 const CHANNELS: &str = "/annotations/operators.operatorframework.io.bundle.channels.v1";
 const PACKAGE: &str = "/annotations/operators.operatorframework.io.bundle.package.v1";
 const MISSING: &str = "BundleAnnotation metadata/annotations.yaml (annotations)";
@@ -14,8 +13,7 @@ const DEFAULT: &str = "/annotations/operators.operatorframework.io.bundle.channe
 // parity: check-2, check-6
 #[test]
 fn files_and_sizes_are_checked() {
-    let map =
-        |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    let map = |name| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
     let three = format!("{}\n---\n{}\n---\n{}", map("a"), map("b"), map("c"));
     // Random text of sixteen letters, half a byte each, which gzip does not compress further.
     let noise = |letters: usize| {
@@ -60,24 +58,20 @@ fn size_limit_is_one_mebibyte_and_85_percent_are_near_it() {
 #[test]
 fn annotations_of_the_bundle_are_checked() {
     let set = |pointer, value: &str| Bundle::good().set(ANNOTATIONS, pointer, value.into());
-    let named = |name: &str| {
-        let bundle = set(PACKAGE, name);
-        bundle.annotation("operatorframework.io~1suggested-namespace", "x")
-    };
+    let namespace = "operatorframework.io~1suggested-namespace";
+    let named = |name: &str| set(PACKAGE, name).annotation(namespace, "x");
+    let [csv, crd] = [CSV, CRD].map(|file| Bundle::good().json(file));
     let moved = set(MANIFESTS, "objects/").without(CSV).without(CRD);
-    let moved = ["csv", "crd"].into_iter().fold(moved, |moved, name| {
-        let [from, to] = ["manifests", "objects"].map(|dir| format!("{dir}/{name}.yaml"));
-        moved.file(&to, Bundle::good().json(&from))
-    });
+    let moved = moved
+        .file("objects/csv.yaml", csv)
+        .file("objects/crd.yaml", crd);
     let without = |pointer| Bundle::good().remove(ANNOTATIONS, pointer);
-    let at = |code: &str, key: &str| {
-        format!("{code} metadata/annotations.yaml (annotations[\"…{key}\"])")
-    };
+    let at = |code, key| format!("{code} metadata/annotations.yaml (annotations[\"…{key}\"])");
     // Without the CSV, only checks that do not need it run.
     let without_csv = Bundle::good().set(CRD, "/spec/scope", "x".into());
     check(::tests::rows![
         without(MANIFESTS) => MISSING;
-        without(METADATA) => MISSING;
+        without("/annotations/operators.operatorframework.io.bundle.metadata.v1") => MISSING;
         without(CHANNELS) => MISSING;
         set(CHANNELS, "") => &at("BundleAnnotation", "channels.v1");
         moved => &at("BundleAnnotation", "manifests.v1");

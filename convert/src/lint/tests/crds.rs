@@ -78,13 +78,12 @@ fn conversions_of_crds_are_checked() {
 // parity: check-12
 #[test]
 fn crds_of_v1beta1_are_checked() {
-    let properties =
-        json!({"properties": [{"type": "olm.maxOpenShiftVersion", "value": "4.8"}]}).to_string();
+    let properties = r#"{"properties": [{"type": "olm.maxOpenShiftVersion", "value": "4.8"}]}"#;
     let old = || {
         set("/apiVersion", "apiextensions.k8s.io/v1beta1")
             .remove(CRD, "/spec/versions")
             .set(CRD, "/spec/version", "v1".into())
-            .file("metadata/properties.yaml", &properties)
+            .file("metadata/properties.yaml", properties)
     };
     let unserved = format!("UnservedVersion {OWNED}.version)");
     let webhook = json!({"strategy": "Webhook", "webhookClientConfig": {"service": {"name": "a"}}});
@@ -109,10 +108,8 @@ fn owned_crds_and_their_examples_are_checked() {
     let example = r#"{"apiVersion": "example.com/v1", "kind": "Etcd"}"#;
     let without = |pointer: &str| Bundle::good().remove(CSV, pointer);
     let key = "/metadata/annotations/alm-examples";
-    let owned = |field: &str, value: &str| {
-        let pointer = format!("/spec/customresourcedefinitions/owned/0/{field}");
-        csv(&pointer, value)
-    };
+    let list = "/spec/customresourcedefinitions/owned";
+    let owned = |field: &str, value: &str| csv(&format!("{list}/0/{field}"), value);
     let other = json!([{"name": "others", "kind": "Other", "description": "d"}]);
     check(::tests::rows![
         without("/metadata/annotations") => "Example manifests/csv.yaml (metadata)";

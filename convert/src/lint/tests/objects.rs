@@ -162,8 +162,7 @@ fn service_accounts_and_bindings_are_checked() {
 #[test]
 fn other_objects_are_checked() {
     let budget = |field: &str, value: Value| {
-        let spec = json!({field: value, "selector": {"matchLabels": {"app": "etcd"}}});
-        let fields = json!({"spec": spec});
+        let fields = json!({"spec": {field: value, "selector": {"matchLabels": {"app": "etcd"}}}});
         object("a", "policy/v1", "PodDisruptionBudget", fields)
     };
     let priority = |default: bool| {

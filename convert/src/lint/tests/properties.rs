@@ -16,10 +16,7 @@ fn dependency(type_: &str, value: impl Into<Value>) -> Bundle {
 #[test]
 fn dependencies_are_checked() {
     let constraint = |value: Value| dependency("olm.constraint", value);
-    let package = |range: &str| {
-        let package = json!({"packageName": "a", "version": range});
-        dependency("olm.package", package)
-    };
+    let package = |range| dependency("olm.package", json!({"packageName": "a", "version": range}));
     let sized = |size: usize| {
         let rule = "x".repeat(size - json!({"cel": {"rule": ""}}).to_string().len());
         constraint(json!({"cel": {"rule": rule}}))

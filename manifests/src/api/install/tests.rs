@@ -104,27 +104,22 @@ fn deployments_differ_only_in_cluster_requirements() {
     push("args", "--release-payload".into());
     // The Lease outlasts a rollout of the API server of a single-node cluster.
     push("args", "--lease-duration=137s".into());
-    push(
-        "env",
-        json!({"name": "RELEASE_VERSION", "value": "0.0.1-snapshot"}),
-    );
+    let version = json!({"name": "RELEASE_VERSION", "value": "0.0.1-snapshot"});
+    push("env", version);
     assert_eq!(payload, expected);
 }
 
 #[test]
 fn pods_run_on_linux_nodes() {
     let webhook = conversion(&Options::default());
-    let webhook: Vec<Value> = yaml::documents(webhook.as_bytes())
-        .map(Result::unwrap)
-        .collect();
-    let mut webhook = webhook.iter();
+    let mut webhook = yaml::documents(webhook.as_bytes()).map(Result::unwrap);
     let webhook = webhook.find(|object| object["kind"] == "Deployment");
     let selector = |object: &Value| object["spec"]["template"]["spec"]["nodeSelector"].clone();
     let linux = json!({"kubernetes.io/os": "linux"});
     let mut control_plane = linux.clone();
     control_plane["node-role.kubernetes.io/control-plane"] = "".into();
     assert_rows! {
-        selector(webhook.unwrap()) => linux;
+        selector(&webhook.unwrap()) => linux;
         selector(&deployment(Target::Kubernetes)) => linux;
         selector(&deployment(Target::OpenShift)) => linux;
         selector(&deployment(Target::Payload)) => control_plane;
@@ -158,9 +153,8 @@ fn pods_satisfy_the_restricted_profile() {
         ] {
             assert_rows!(*pod.pointer(pointer).unwrap_or(&Value::Null) => expected, "{target:?} {pointer}");
         }
-        for volume in pod["volumes"].as_array().unwrap() {
-            assert!(volume["emptyDir"].is_object(), "{target:?} {volume}");
-        }
+        let mut volumes = pod["volumes"].as_array().unwrap().iter();
+        assert_rows!(volumes.find(|volume| !volume["emptyDir"].is_object()) => None, "{target:?}");
     }
 }
 
@@ -176,8 +170,7 @@ fn payload_has_its_clusters_and_order() {
         let stem = name.strip_suffix(".yaml").unwrap();
         let parts = stem.split_once("_cluster-platform-operator-manager_");
         let (level, rest) = parts.unwrap();
-        assert!(["0000_50", "0000_90"].contains(&level), "{name}");
-        assert!(rest.starts_with(char::is_numeric), "{name}");
+        assert_rows!(["0000_50", "0000_90"].contains(&level) && rest.starts_with(char::is_numeric) => true, "{name}");
         for object in objects {
             let annotations = &object["metadata"]["annotations"];
             for (key, value) in ::tests::rows![

@@ -28,7 +28,6 @@ fn installed(values: &[&str]) -> String {
     format!(r#"{{"properties": {}}}"#, list(values))
 }
 
-/// Each message contains its part.
 fn assert_parts(texts: &[String], parts: &[&str]) {
     assert_eq!(texts.len(), parts.len(), "{texts:?}");
     for (text, part) in texts.iter().zip(parts) {
@@ -60,8 +59,7 @@ fn every_spelling_declares_a_version() {
         let annotations: Vec<_> = annotations.collect();
         let decision = declarations(properties, &annotations).decide();
         let declared = decision.declared.unwrap();
-        assert_eq!(declared.text(), expected, "{annotations:?}");
-        assert_eq!(declared.source.to_string(), source);
+        assert_rows!((&*declared.text(), &*declared.source.to_string()) => (expected, source), "{annotations:?}");
         assert_eq!(decision.problems, [], "{annotations:?}");
     }
     let other = r#"{"properties": [{"type": "a", "value": 1}]}"#;
@@ -154,8 +152,7 @@ fn problems_explain_olm_v0_and_have_a_remedy() {
     ] {
         let problem = &declarations(properties, annotations).decide().problems[0];
         let expected = format!("max OpenShift version cannot be determined: {expected}");
-        assert_eq!(problem.explained(), expected);
-        assert_eq!(problem.remedy(), remedy, "{expected}");
+        assert_rows!((problem.explained(), &*problem.remedy()) => (expected, remedy));
     }
 }
 
@@ -235,8 +232,7 @@ fn annotation_of_another_kind_shows_its_spelling() {
         .add_annotations(|key| (key == PLAIN).then_some(Annotation::Other(Cow::Borrowed("4.10"))));
     let decision = declarations.decide();
     let declared = decision.declared.unwrap();
-    assert_eq!((&*declared.raw, declared.release()), ("4.10", None));
-    assert!(maximum(&declared.text()).is_err());
+    assert_rows!((&*declared.raw, declared.release(), maximum(&declared.text()).is_err()) => ("4.10", None, true));
     assert_eq!(decision.problems, [Problem::not_a_string("4.10")]);
     let expected = "max OpenShift version cannot be determined: 4.10 is not a string, and annotations must be strings (annotation \
          operators.coreos.com/maxOpenShiftVersion); OLM v0 rejects the ClusterServiceVersion";

@@ -109,6 +109,7 @@ fn values() -> Values {
         .with("digest-is", r#"{"type": "upload", "upload": {"digest": ""#)
         .with("at-digest", "spec.source.upload.digest")
         .with("map-at", r#"{"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": ""#)
+        .with("min", r#"{"spec": {"overrides": [{"constraint": "minKubeVersion""#)
         .with("repository", r#""repository": "https://git.example.com/a.git""#)
         .with("main", r#""type": "git", "git": {"repository": "https://git.example.com/a.git", "ref": {"branch": "main"}"#)
         .with("long-reference", too_long(limits::REFERENCE))
@@ -236,7 +237,6 @@ pub(crate) async fn pod_options(test: impl AsyncFn(Offer) -> String) {
     }
 }
 
-/// Changes of stored objects.
 pub(crate) async fn changes(test: impl AsyncFn(Offer) -> String) {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     check(tables::CHANGES, &values(), async |[kind, part, patch]| {

@@ -90,7 +90,6 @@ pub(super) const BUNDLES: &str = r#"
     v2 name of 53 | {"metadata": {"name": "{a*53}"}} | *metadata.name: Too long: may not be more than 52 bytes*
 "#;
 
-/// Parts of a BundleInstance.
 pub(super) const INSTANCES: &str = r#"
     v10 name of 45  | {"metadata": {"name": "{a*45}"}} | accepted
     v10 name of 46  | {"metadata": {"name": "{a*46}"}} | *metadata.name: Too long: may not be more than 45 bytes*
@@ -120,18 +119,14 @@ pub(super) const INSTANCES: &str = r#"
     override           | {"spec": {"overrides": [{one}]}} | accepted
     other constraint   | {"spec": {"overrides": [{"constraint": "everything", "digest": "{digest}", "reason": "tested"}]}}
       | *spec.overrides[0].constraint: Unsupported value: "everything": supported values: "maxOpenShiftVersion", "minKubeVersion"*
-    short digest       | {"spec": {"overrides": [{"constraint": "minKubeVersion", "digest": "sha256:1", "reason": "tested"}]}}
-      | *spec.overrides[0].digest in body should match*
-    null as the digest | {"spec": {"overrides": [{"constraint": "minKubeVersion", "digest": null, "reason": "tested"}]}}
-      | *spec.overrides[0].digest: Required value*
-    no reason          | {"spec": {"overrides": [{"constraint": "minKubeVersion", "digest": "{digest}", "reason": ""}]}}
+    short digest       | {min}, "digest": "sha256:1", "reason": "tested"}]}} | *spec.overrides[0].digest in body should match*
+    null as the digest | {min}, "digest": null, "reason": "tested"}]}} | *spec.overrides[0].digest: Required value*
+    no reason          | {min}, "digest": "{digest}", "reason": ""}]}}
       | *spec.overrides[0].reason in body should be at least 1 chars*
-    long reason        | {"spec": {"overrides": [{"constraint": "minKubeVersion", "digest": "{digest}", "reason": "{a*513}"}]}}
-      | *spec.overrides[0].reason: Too long*
+    long reason        | {min}, "digest": "{digest}", "reason": "{a*513}"}]}} | *spec.overrides[0].reason: Too long*
     many overrides     | {"spec": {"overrides": {many}}} | *spec.overrides: Too many: 17: must have at most 16 items*
 "#;
 
-/// Names of provisioner classes.
 pub(super) const CLASSES: &str = r"
     slash         | invalid/class-name       | *rejected by its name*
     no name       | core.rukpak.io/          | *rejected by its name*
@@ -188,7 +183,6 @@ pub(super) const OPERATORS: &str = r#"
       | *spec.bundle.serviceAccount.namespace: Required value*
 "#;
 
-/// Changes of stored objects.
 pub(super) const CHANGES: &str = r#"
     b4 source | Bundle | {} | {"spec": {"source": {"image": {"ref": "quay.io/example/bundle:v2"}}}} | *bundle.spec is immutable*
     b4 secret | Bundle | {} | {"spec": {"source": {"image": {"pullSecret": "a"}}}} | *bundle.spec is immutable*
@@ -227,15 +221,11 @@ pub(super) fn catalog_values() -> Values {
         "pod" => pod;
         "required" => r#""requiredDuringSchedulingIgnoredDuringExecution""#;
     ];
-    let fields = fields.into_iter();
-    fields
-        .fold(Values::default(), |values, (name, text)| {
-            values.with(name, text)
-        })
-        .with("many-tolerations", tolerations.to_string())
+    let with = |values: Values, (name, text): (&str, &str)| values.with(name, text);
+    let values = fields.into_iter().fold(Values::default(), with);
+    values.with("many-tolerations", tolerations.to_string())
 }
 
-/// Specs of CatalogSources.
 pub(super) const CATALOG_SOURCES: &str = r#"
     # FIELDS has the other valid sources.
     internal           | {"sourceType": "internal", "configMap": "m"} | accepted

@@ -31,8 +31,7 @@ c:
   - 2
 ";
     assert_eq!(printed(&value), expected);
-    assert_eq!(printed(&json!([1])), "- 1\n");
-    assert_eq!(printed(&json!({})), "{}\n");
+    assert_rows!([json!([1]), json!({})].map(|value| printed(&value)) => ["- 1\n", "{}\n"]);
 }
 
 #[test]

@@ -9,7 +9,6 @@ use kube::{
     Config,
     api::{DeleteParams, ListParams},
 };
-use tests::assert_has;
 
 use super::*;
 use crate::support::{self, eventually};
@@ -97,7 +96,6 @@ async fn instance_admin(name: &str) -> Client {
     client_of(installed().await, name, &[])
 }
 
-/// Waits until a user has the permission to create an object.
 async fn allowed(client: &Client, object: &Value) {
     let create = async || create(client, object, true).await;
     eventually("the user may create the object", create).await;

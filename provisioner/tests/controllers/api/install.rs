@@ -8,8 +8,6 @@ use k8s_openapi::api::{
 };
 use kube::api::ListParams;
 use manifests::{api::install, yaml};
-use serde_json::json;
-use tests::assert_has;
 
 use super::*;
 use crate::support::{self, apply, bind_role, until, user};
@@ -18,11 +16,6 @@ const PROVISIONER: &str = "system:serviceaccount:rukpak-system:provisioner";
 
 #[tokio::test]
 async fn install_file_is_restricted_and_accepts_samples() {
-    samples_are_accepted().await;
-    deployment_is_restricted().await;
-}
-
-async fn samples_are_accepted() {
     run("create namespace tenant-a").await;
     let mut kinds = Vec::new();
     for entry in fs::read_dir(manifests("samples")).unwrap() {
@@ -37,9 +30,8 @@ async fn samples_are_accepted() {
     for kind in ["image", "git", "http", "configMaps", "upload"] {
         assert!(kinds.iter().any(|other| other == kind), "{kind}: {kinds:?}");
     }
-}
 
-async fn deployment_is_restricted() {
+    // The pods of the Deployment comply with the Pod Security Standard `restricted`.
     let cluster = installed().await;
     let text = run("get deployment core --namespace rukpak-system --output json").await;
     let deployment: Value = serde_json::from_str(&text).unwrap();
@@ -58,8 +50,13 @@ async fn deployment_is_restricted() {
     assert_has(flags, "\"--leader-elect\"");
 }
 
-/// Reports whether a user has a permission in a namespace (empty: in the cluster).
-async fn may(client: &Client, user: &str, verb: &str, resource: &str, namespace: &str) -> bool {
+/// Waits until a user has a permission in a namespace (empty: in the cluster), or does not have it.
+async fn assert_may(
+    client: &Client,
+    user: &str,
+    (allowed, verb, resource, namespace): (bool, &str, &str, &str),
+) {
+    let description = format!("{user}: {verb} {resource} {allowed}");
     let text = |value: &str| Some(value.to_owned()).filter(|value| !value.is_empty());
     let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
@@ -68,24 +65,18 @@ async fn may(client: &Client, user: &str, verb: &str, resource: &str, namespace:
     let resource_attributes = Some(attributes);
     let spec = tests::with!(SubjectAccessReviewSpec, user: text(user), resource_attributes);
     let review = tests::with!(SubjectAccessReview, spec);
-    let review = support::create(&Api::all(client.clone()), &review).await;
-    review.status.unwrap().allowed
-}
-
-/// Waits until a user has a permission, or does not have it.
-async fn assert_may(
-    client: &Client,
-    user: &str,
-    (allowed, verb, resource, namespace): (bool, &str, &str, &str),
-) {
-    let found = async || may(client, user, verb, resource, namespace).await;
-    let description = format!("{user}: {verb} {resource} {allowed}");
+    let found = async || {
+        let review = support::create(&Api::all(client.clone()), &review).await;
+        review.status.unwrap().allowed
+    };
     until(&description, found, |found| *found == allowed).await;
 }
 
-/// Gives the user `modest` the provisioner's permissions without its second binding, plus those that OpenShift adds:
-/// the rest of this file needs the second binding.
-async fn bind_modest(cluster: &Cluster) {
+#[tokio::test]
+async fn each_binding_grants_its_permissions_and_no_more() {
+    let cluster = installed().await;
+    // The user `modest` has the provisioner's permissions without its second binding, plus those that OpenShift adds: the
+    // rest of this file needs the second binding.
     let openshift = install::openshift(&install::Options::default());
     let mut documents = yaml::documents(openshift.as_bytes()).map(Result::unwrap);
     let added = documents.find(|document: &Value| {
@@ -100,12 +91,6 @@ async fn bind_modest(cluster: &Cluster) {
         let name = format!("modest-{}", role.1);
         bind_role(cluster, &user("modest"), namespace, role, &name).await;
     }
-}
-
-#[tokio::test]
-async fn each_binding_grants_its_permissions_and_no_more() {
-    let cluster = installed().await;
-    bind_modest(cluster).await;
     let client = cluster.client().unwrap();
     for (allowed, verb, resource, namespace) in tests::rows![
         true, "create", "deployments.apps" => "default";

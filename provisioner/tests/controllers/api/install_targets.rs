@@ -6,7 +6,6 @@ use crate::{openshift::definition_of, support::define};
 const OPENSHIFT: &str = "github.com/openshift/api";
 const PROMETHEUS: &str = "github.com/prometheus-operator/prometheus-operator";
 
-/// CRDs, by the module that contains them.
 const DEFINITIONS: [(&str, &str); 4] = tests::rows![
     OPENSHIFT => "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusteroperators.crd.yaml";
     OPENSHIFT => "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_featuregates.crd.yaml";

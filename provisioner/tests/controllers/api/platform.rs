@@ -3,8 +3,6 @@
 mod columns;
 pub(super) mod sources;
 
-use serde_json::json;
-
 use super::*;
 
 /// Returns [`installed`] with the CRDs that are installed only where they are missing.
@@ -37,8 +35,7 @@ pub(super) fn operator(name: &str, spec: &Value) -> Value {
 
 /// Creates an object, or sends it as a dry run.
 pub(super) async fn put(object: &Value, dry_run: bool) -> Result<Value, String> {
-    let client = defined().await.client().unwrap();
-    let stored = create(&client, object, dry_run).await?;
+    let stored = create(&defined().await.client().unwrap(), object, dry_run).await?;
     Ok(serde_json::to_value(stored).unwrap())
 }
 

@@ -5,8 +5,6 @@ use manifests::api::{
     limits,
     platform_operator::{PlatformOperator, RightsApproval, UpgradeApproval},
 };
-use serde_json::json;
-use tests::assert_has;
 
 use super::{
     platform::{defined, operator, put, sources::source},
@@ -16,13 +14,6 @@ use super::{
 // parity: rukpak-49
 #[tokio::test]
 async fn objects_are_stored_as_written() {
-    objects_of_rukpak_are_unchanged().await;
-    platform_operator_has_safe_defaults().await;
-    unknown_options_of_a_pod_are_dropped().await;
-    conditions_of_several_writers_are_kept().await;
-}
-
-async fn objects_of_rukpak_are_unchanged() {
     // As `kubectl get -o yaml` prints them: the Go structs are not pointers.
     let git = json!({"repository": "https://git.example.com/a", "ref": {"branch": "main"}, "auth": {"secret": {}}});
     let mut object = instance("old", &json!({"type": "git", "git": git}));
@@ -42,9 +33,7 @@ async fn objects_of_rukpak_are_unchanged() {
     let stored = put(&object, true).await.unwrap();
     let stored: BundleInstance = serde_json::from_value(stored).unwrap();
     assert_eq!(stored.spec, typed.spec);
-}
 
-async fn platform_operator_has_safe_defaults() {
     let spec = json!({"package": {"name": "etcd"}});
     let stored = put(&operator("good", &spec), true).await.unwrap();
     assert_eq!(stored["spec"]["upgradeApproval"], "WithCluster");
@@ -52,13 +41,10 @@ async fn platform_operator_has_safe_defaults() {
     assert_eq!(stored.spec.upgrade_approval, UpgradeApproval::WithCluster);
     assert_eq!(stored.spec.approve_new_rights, RightsApproval::Automatic);
     assert_eq!(stored.check(), Ok(()));
-}
 
-/// The API server drops unknown options at any depth, in both forms, and kubectl names them.
-async fn unknown_options_of_a_pod_are_dropped() {
+    // The API server drops unknown options at any depth, in both forms, and kubectl names them.
     let deep = || (0..200).fold(json!(1), |inner, _| json!({"a": inner}));
-    let known_options =
-        json!({"affinity": {"podAffinity": {}}, "tolerations": [{}], "memoryTarget": 5});
+    let valid = json!({"affinity": {"podAffinity": {}}, "tolerations": [{}], "memoryTarget": 5});
     let more = json!({
         "affinity": {"podAffinity": {"later": deep()}, "a": deep()}, "tolerations": [{"a": deep()}], "memoryTarget": 5,
         "later": deep(),
@@ -70,18 +56,15 @@ async fn unknown_options_of_a_pod_are_dropped() {
             json!({"sourceType": "grpc", "image": "r/c:v1", "grpcPodConfig": options}) => "spec.grpcPodConfig";
         ]
     };
-    for ((spec, field), (taken, _)) in forms(&more).into_iter().zip(forms(&known_options)) {
+    for ((spec, field), (taken, _)) in forms(&more).into_iter().zip(forms(&valid)) {
         let object = source("deep", &spec);
-        let stored = put(&object, true).await.unwrap();
-        assert_eq!(stored["spec"], taken);
+        assert_eq!(put(&object, true).await.unwrap()["spec"], taken);
         let apply = ["apply", "--dry-run=server", "--filename", "-"];
         let rejected = kubectl(defined().await, &apply, &object.to_string()).await;
         let warning = format!("unknown field \"{field}.later\"");
         assert_has(rejected.unwrap_err(), &warning);
     }
-}
 
-async fn conditions_of_several_writers_are_kept() {
     let client = installed().await.client().unwrap();
     store(&client, &bundle("conditions", &image())).await;
     let api = api(client, "Bundle");

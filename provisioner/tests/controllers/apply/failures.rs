@@ -1,23 +1,14 @@
 //! Requests that the API server rejects.
 
-use apply::{inventory::Inventory, plan::Wave, ssa::FailureKind};
-use k8s_openapi::{
-    api::core::v1::Secret,
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
-use kube::Api;
-use serde_json::json;
-use tests::assert_has;
+use k8s_openapi::api::core::v1::Secret;
 
-use super::{Scene, assert_failed, deployment, names};
-use crate::support::{config_map, delete, eventually, unique, wait_deleted};
+use super::*;
 
 /// All failures of a wave are reported, and the next wave does not begin.
 async fn failures_stop_the_next_wave(scene: &Scene) {
-    let mut broken = scene.text("broken", "text");
-    broken["data"]["no key/"] = "x".into();
+    let broken = scene.text("broken", "text");
     let objects = [
-        broken,
+        tests::with!(broken => |map| map["data"]["no key/"] = "x".into()),
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "broken"}, "spec": {"ports": []}}),
         scene.text("fine", "text"),
         deployment("unbegun"),
@@ -27,34 +18,33 @@ async fn failures_stop_the_next_wave(scene: &Scene) {
     assert_eq!(names(report.applied.keys()), ["fine"]);
     let failed = report.failed.iter();
     let failed = failed.map(|failure| (&*failure.identity.kind, failure.cause));
-    let failed: Vec<_> = failed.collect();
-    let invalid = FailureKind::Invalid;
-    assert_eq!(failed, [("ConfigMap", invalid), ("Service", invalid)]);
+    let expected = ["ConfigMap", "Service"].map(|kind| (kind, FailureKind::Invalid));
+    assert_eq!(failed.collect::<Vec<_>>(), expected);
     assert_has(&report.failed[1].message, "spec.ports: Required value");
 }
 
 /// The rejections of the API server have the causes that the tests of `apply::ssa` expect.
 async fn rejections_have_a_cause(scene: &Scene) {
-    let client = scene.unprivileged().await;
+    // A service account without permissions.
+    let mut config = world().await.cluster.config().clone();
+    let user = format!("system:serviceaccount:{}:none", scene.namespace);
+    config.auth_info.impersonate = Some(user);
+    let client = Client::try_from(config).unwrap();
     let objects = [scene.text("a", "text")];
     let plan = scene.plan(&objects, &Inventory::new()).await;
     let report = scene.apply(&client).run(&plan.steps).await;
     assert_failed(&report, FailureKind::Forbidden, "cannot patch resource");
 
     // The API server accepts the request, and etcd rejects the object.
-    let rule = |n: usize| {
-        json!({
-            "apiGroups": [format!("group-{n}.{}.example.com", "x".repeat(50))],
-            "resources": [format!("resource-{}", "y".repeat(60))], "verbs": ["get"],
-        })
-    };
+    let resource = format!("resource-{}", "y".repeat(60));
+    let group = |n: usize| format!("group-{n}.{}.example.com", "x".repeat(50));
+    let rule = |n| json!({"apiGroups": [group(n)], "resources": [resource], "verbs": ["get"]});
     let rules: Vec<_> = (0..12_000).map(rule).collect();
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": unique("large")},
-        "rules": rules,
-    });
-    let mut unknown = deployment("unknown");
-    unknown["spec"]["nonsense"] = 1.into();
+    let metadata = json!({"name": unique("large")});
+    let api_version = "rbac.authorization.k8s.io/v1";
+    let role = json!({"apiVersion": api_version, "kind": "ClusterRole", "metadata": metadata, "rules": rules});
+    let unknown =
+        tests::with!(deployment("unknown") => |object| object["spec"]["nonsense"] = 1.into());
     let too_large = "larger than the cluster can store";
     for (object, cause, part) in tests::rows![
         config_map(&unique("nowhere"), "a", "text"), FailureKind::Namespace => "spec.installNamespace";
@@ -100,11 +90,10 @@ async fn crds_are_not_waited_for_in_vain(scene: &Scene) {
 
     // The CRD is removed after the lookup of the kind.
     let plan = scene.plan(&[scene.widget("late")], &Inventory::new()).await;
-    let crds: Api<CustomResourceDefinition> = Api::all(scene.client.clone());
     for plural in ["others", "widgets"] {
         let name = format!("{plural}.{group}");
-        delete(&crds, &name).await;
-        wait_deleted(crds.clone(), &name).await;
+        delete(&scene.crds(), &name).await;
+        wait_deleted(scene.crds(), &name).await;
     }
     let failure = eventually("the kind is not served", async || {
         let report = scene.apply(&scene.client).run(&plan.steps).await;

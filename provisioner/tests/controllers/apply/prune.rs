@@ -1,35 +1,18 @@
 //! Pruning.
 
 use apply::{
-    inventory::Inventory,
     plan::DefinitionPolicy::{self, Delete, DeleteIfUnused},
     ssa::PruneReport,
 };
-use k8s_openapi::{
-    api::core::v1::ConfigMap,
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
-use kube::{Api, ResourceExt};
-use manifests::api::labels;
-use serde_json::{Value, json};
-use tests::assert_has;
 
-use super::{Scene, deployment, names};
-use crate::support::{create, delete, list, merge, wait_deleted};
+use super::*;
+use crate::support::create;
 
 impl Scene {
     async fn prune(&self, inventory: &Inventory, policy: DefinitionPolicy) -> PruneReport {
         let plan = self.plan(&[], inventory).await;
         let apply = self.apply(&self.client);
         apply.prune(&plan.leaving, &self.owner, policy).await
-    }
-
-    fn crds(&self) -> Api<CustomResourceDefinition> {
-        Api::all(self.client.clone())
-    }
-
-    fn crd_name(&self) -> String {
-        format!("widgets.{}", self.group())
     }
 
     /// Creates a Widget that is not in any bundle.
@@ -42,15 +25,11 @@ impl Scene {
         create(&self.widgets(), &widget).await;
     }
 
-    async fn widget_names(&self) -> Vec<String> {
-        let widgets = list(&self.widgets()).await;
-        widgets.iter().map(ResourceExt::name_any).collect()
+    /// Removes the finalizers of a Widget, as its operator does.
+    async fn finalize_widget(&self, name: &str) {
+        let finalized = json!({"metadata": {"finalizers": null}});
+        merge(&self.widgets(), name, &finalized).await;
     }
-}
-
-fn sorted(mut names: Vec<&str>) -> Vec<&str> {
-    names.sort_unstable();
-    names
 }
 
 #[tokio::test]
@@ -74,8 +53,10 @@ async fn only_owned_objects_are_deleted() {
     assert_eq!(names(&pruned.terminating), ["held"]);
     let held = &pruned.waiting_for[&pruned.terminating[0]];
     assert_has(held, "example.com/hold");
-    assert_eq!(sorted(names(&pruned.deleted)), ["deleted", "missing"]);
-    let released = sorted(names(pruned.released.keys()));
+    let mut deleted = names(&pruned.deleted);
+    deleted.sort_unstable();
+    assert_eq!(deleted, ["deleted", "missing"]);
+    let released = names(pruned.released.keys());
     assert_eq!(released, ["given-away", "kept"]);
 
     let given = api.get("given-away").await.unwrap();
@@ -116,8 +97,7 @@ async fn operator_finalizes_its_custom_resources(scene: &Scene) {
         assert_eq!(pruned.waiting_for[&pruned.terminating[0]], expected);
         assert_eq!(pruned.deleted, []);
     }
-    let finalized = json!({"metadata": {"finalizers": null}});
-    merge(&scene.widgets(), "held", &finalized).await;
+    scene.finalize_widget("held").await;
     let pruned = scene.prune(&inventory, Delete).await;
     let expected = [scene.crd_name(), "operator".to_owned()];
     assert_eq!(names(&pruned.deleted), expected, "{pruned:?}");
@@ -143,8 +123,7 @@ async fn operator_finalizes_before_the_crd_is_released(scene: &Scene) {
         let pruned = scene.prune(&inventory, policy).await;
         assert_eq!(names(&pruned.terminating), [scene.crd_name()], "{pruned:?}");
         assert_eq!(pruned.deleted, []);
-        let free = json!({"metadata": {"finalizers": null}});
-        merge(&scene.widgets(), "finalized", &free).await;
+        scene.finalize_widget("finalized").await;
         let pruned = scene.prune(&inventory, policy).await;
         let released = names(pruned.released.keys());
         assert_eq!(released, [scene.crd_name()], "{pruned:?}");
@@ -163,8 +142,7 @@ async fn used_crd_without_operator_is_released(scene: &Scene) {
     let pruned = scene.prune(&inventory, DeleteIfUnused).await;
     let released = names(pruned.released.keys());
     assert_eq!(released, [scene.crd_name()], "{pruned:?}");
-    let free = json!({"metadata": {"finalizers": null}});
-    merge(&scene.widgets(), "finalized", &free).await;
+    scene.finalize_widget("finalized").await;
     delete(&scene.widgets(), "used").await;
 }
 
@@ -176,7 +154,9 @@ async fn kept_custom_resources_keep_their_crd(scene: &Scene) {
     scene.create_widget("marked", keep).await;
     let pruned = scene.prune(&inventory, Delete).await;
     assert_eq!(pruned.released.len(), 1, "{pruned:?}");
-    assert_eq!(scene.widget_names().await, ["marked"]);
+    let left = list(&scene.widgets()).await;
+    let left: Vec<String> = left.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(left, ["marked"]);
 }
 
 // parity: platform-19, g4

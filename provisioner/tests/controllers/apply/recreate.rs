@@ -1,24 +1,10 @@
 //! Objects whose new form changes immutable fields.
 
-use std::collections::BTreeMap;
+use apply::ssa::{JobState, Obstacle, Permission, Recreation};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Service};
 
-use apply::{
-    inventory::Inventory,
-    ssa::{FailureKind, JobState, Obstacle, Permission, Recreation},
-};
-use k8s_openapi::{
-    api::{
-        batch::v1::Job,
-        core::v1::{ConfigMap, Service},
-    },
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
-use kube::{Api, ResourceExt};
-use serde_json::{Value, json};
-use tests::assert_has;
-
-use super::{Scene, deployment, names};
-use crate::support::{define, delete, eventually, wait_deleted, world};
+use super::*;
+use crate::support::define;
 
 fn fixed(scene: &Scene, name: &str, text: &str) -> Value {
     tests::with!(scene.text(name, text) => |map| map["immutable"] = json!(true))
@@ -27,8 +13,7 @@ fn fixed(scene: &Scene, name: &str, text: &str) -> Value {
 fn binding(role: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "binding"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role},
-        "subjects": [],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role}, "subjects": [],
     })
 }
 
@@ -61,28 +46,6 @@ fn stateful_set(management: &str) -> Value {
     set
 }
 
-async fn finished(scene: &Scene, name: &str) {
-    let jobs: Api<Job> = scene.namespaced();
-    eventually("a finished Job", async || {
-        let status = jobs.get(name).await.unwrap().status.unwrap_or_default();
-        let mut conditions = status.conditions.iter().flatten();
-        let is_complete = conditions.any(|condition| condition.type_ == "Complete");
-        is_complete.then_some(()).ok_or(format!("{status:?}"))
-    })
-    .await;
-}
-
-/// Returns an address that no Service has.
-async fn free_address(scene: &Scene) -> Option<String> {
-    let probe = service("probe", &json!({"ports": [{"port": 80}]}));
-    scene.install(&[probe]).await;
-    let services: Api<Service> = scene.namespaced();
-    let address = services.get("probe").await.unwrap().spec.unwrap();
-    delete(&services, "probe").await;
-    wait_deleted(services, "probe").await;
-    address.cluster_ip
-}
-
 // The tests of `apply::ssa::recreate` cover the other obstacles.
 #[tokio::test]
 async fn immutable_objects_are_distinguished_from_invalid_ones() {
@@ -107,12 +70,26 @@ async fn immutable_objects_are_distinguished_from_invalid_ones() {
     ];
     scene.install(&objects).await;
     world.apply(&fixed(&scene, "foreign", "1")).await;
-    finished(&scene, "finished").await;
+    let jobs: Api<Job> = scene.namespaced();
+    eventually("a finished Job", async || {
+        let job = jobs.get("finished").await.unwrap();
+        let status = job.status.unwrap_or_default();
+        let mut conditions = status.conditions.iter().flatten();
+        let is_complete = conditions.any(|condition| condition.type_ == "Complete");
+        is_complete.then_some(()).ok_or(format!("{status:?}"))
+    })
+    .await;
     let services: Api<Service> = scene.namespaced();
     let live = services.get("service").await.unwrap().spec.unwrap();
     // The node port is that of the existing Service.
     node_port["ports"][0]["nodePort"] = json!(live.ports.unwrap()[0].node_port);
-    node_port["clusterIP"] = json!(free_address(&scene).await);
+    // No Service has this address.
+    let probe = service("probe", &json!({"ports": [{"port": 80}]}));
+    scene.install(&[probe]).await;
+    let free = services.get("probe").await.unwrap().spec.unwrap();
+    delete(&services, "probe").await;
+    wait_deleted(services, "probe").await;
+    node_port["clusterIP"] = json!(free.cluster_ip);
     let objects = [
         fixed(&scene, "fixed", "2"),
         moved("operator", "moved"),
@@ -135,15 +112,8 @@ async fn immutable_objects_are_distinguished_from_invalid_ones() {
     assert_eq!(names(failed), ["broken"], "{preview:#?}");
     assert_eq!(preview.failed[0].cause, FailureKind::Invalid);
     let found = preview.immutable.iter().map(|immutable| {
-        let obstacle = immutable.obstacle.as_ref().map(|obstacle| match obstacle {
-            Obstacle::Kind(_) => "kind",
-            Obstacle::Foreign => "foreign",
-            Obstacle::Claims => "claims",
-            Obstacle::Data(_) => "data",
-            Obstacle::Kept => "kept",
-        });
         let (name, fields) = (&*immutable.identity.name, immutable.fields.join(" "));
-        (name, (fields, immutable.job, obstacle))
+        (name, (fields, immutable.job, immutable.obstacle.clone()))
     });
     let found: BTreeMap<_, _> = found.collect();
     let expected = tests::rows![
@@ -151,17 +121,16 @@ async fn immutable_objects_are_distinguished_from_invalid_ones() {
         "operator", "spec.selector", None => None;
         "binding", "roleRef", None => None;
         "service", "spec.clusterIPs[0]", None => None;
-        "set", "spec", None => Some("claims");
+        "set", "spec", None => Some(Obstacle::Claims);
         "finished", "spec.template", Some(JobState::Finished) => None;
         "suspended", "spec.template.spec", Some(JobState::Unfinished) => None;
-        "operand", "spec", None => Some("kind");
-        "foreign", "data", None => Some("foreign");
+        "operand", "spec", None => Some(Obstacle::Kind("the deletion may lose data of users"));
+        "foreign", "data", None => Some(Obstacle::Foreign);
     ];
     let expected =
         expected.map(|(name, fields, job, obstacle)| (name, (fields.to_owned(), job, obstacle)));
     assert_eq!(found, expected.into(), "{preview:#?}");
-    let crds: Api<CustomResourceDefinition> = world.api();
-    delete(&crds, &format!("widgets.{}", scene.group())).await;
+    delete(&scene.crds(), &scene.crd_name()).await;
     scene.end().await;
 }
 
@@ -196,11 +165,9 @@ async fn only_own_objects_with_permission_are_recreated() {
     let failed = report.failed.iter();
     let failed = failed.map(|failure| (&*failure.identity.name, failure));
     let failed: BTreeMap<_, _> = failed.collect();
-    let failed_names: Vec<_> = failed.keys().copied().collect();
-    assert_eq!(failed_names, ["forbidden", "foreign"]);
-    for failure in failed.values() {
-        assert_eq!(failure.cause, FailureKind::Invalid, "{failure:?}");
-    }
+    let causes = failed.iter().map(|(name, failure)| (*name, failure.cause));
+    let expected = ["forbidden", "foreign"].map(|name| (name, FailureKind::Invalid));
+    assert_eq!(causes.collect::<Vec<_>>(), expected, "{failed:?}");
     assert_has(&failed["foreign"].message, "does not carry the labels");
     let (uid, text) = live("fixed").await;
     assert_ne!(uid, before[0].0);

@@ -7,7 +7,7 @@ use tests::{Auth, OWNER, Registry, Sshd, TestCa};
 use super::*;
 use crate::support::{publish, trusting};
 
-async fn put_secret(world: &World, name: &str, type_: &str, data: serde_json::Value) {
+async fn put_secret(world: &World, name: &str, type_: &str, data: Value) {
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": SYSTEM},
         "type": type_, "stringData": data,

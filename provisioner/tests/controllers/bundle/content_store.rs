@@ -5,10 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use manifests::api::bundle::BundleStatus;
 use provisioner::{
     app,
-    controllers::{
-        bundle::{self, LoadError, convert, upload::persist},
-        context::Context,
-    },
+    controllers::bundle::{self, LoadError, convert, upload::persist},
     runtime::settings::Settings,
 };
 use tests::Site;
@@ -30,8 +27,7 @@ fn file(bundle: &Bundle) -> String {
 
 /// Wipes a Bundle's status, and waits until it is written again, which proves a reconcile.
 async fn wiped(name: &str) -> Bundle {
-    let world = world().await;
-    let api: Api<Bundle> = world.api();
+    let api: Api<Bundle> = world().await.api();
     let before = api.get(name).await.unwrap();
     let wipe = json!({"status": {"phase": "Failing", "contentURL": null}});
     merge_status(&api, name, &wipe).await;
@@ -41,46 +37,31 @@ async fn wiped(name: &str) -> Bundle {
     .await
 }
 
-/// Checks that a Bundle of a tag reports the digest that the tag had.
-async fn is_pinned(bundle: &Bundle, tag: &str) {
-    assert!(is_stored(bundle).await);
-    let status = bundle.status.clone().unwrap();
-    assert_eq!(status.phase, Some(Phase::Unpacked));
-    assert_eq!(status.observed_generation, bundle.metadata.generation);
-    let resolved = status.resolved_source.unwrap();
-    assert_eq!(resolved.type_, "image");
-    let reference = resolved.image.unwrap().reference;
-    let pinned = tag.replace(":v1", "@sha256:");
-    assert!(reference.starts_with(&pinned), "{reference}");
-    let name = bundle.metadata.name.as_ref().unwrap();
-    let url = format!("https://core.rukpak-system.svc/bundles/{name}.tgz");
-    assert_eq!(status.content_url, Some(url));
-    let unpacked = condition(&status.conditions, "Unpacked").unwrap();
-    assert_eq!(unpacked.reason, "UnpackSuccessful");
-    assert_eq!(unpacked.message, "Successfully unpacked the image Bundle");
-    assert_eq!(unpacked.observed_generation, bundle.metadata.generation);
-}
-
-/// Creates a Bundle of a tag that does not exist, and waits until the condition names the tag.
-async fn absent_tag_is_named(name: &str, tag: &str) {
-    let bundle = failing(name, image(tag), "source bundle content: ").await;
-    assert!(message(&bundle).contains(tag), "{bundle:?}");
-    let status = bundle.status.unwrap();
-    assert_eq!(status.phase, Some(Phase::Failing));
-    assert!(status.content_url.is_none() && status.resolved_source.is_none());
-}
-
 // parity: b6, complaint-2, b2, rukpak-16, platform-18, b21, platform-23, rukpak-5
 #[tokio::test]
 async fn b02_b06_b21_image_bundles_stay_as_they_were_pinned() {
     let world = world().await;
     let name = unique("image");
     let tag = world.registry.image(&format!("{name}:v1"));
-    absent_tag_is_named(&name, &tag).await;
+    let absent = failing(&name, image(&tag), "source bundle content: ").await;
+    assert!(message(&absent).contains(&tag), "{absent:?}");
+    let status = absent.status.unwrap();
+    assert_eq!(status.phase, Some(Phase::Failing));
+    assert!(status.content_url.is_none() && status.resolved_source.is_none());
     // No event announces a tag: the controller retries after a back-off.
     world.push(&format!("{name}:v1"), &small(&name)).await;
     let before = world.wait_bundle(&name, "Unpacked", "True").await;
-    is_pinned(&before, &tag).await;
+    assert!(is_stored(&before).await);
+    let success = json!({
+        "type": "Unpacked", "reason": "UnpackSuccessful", "message": "Successfully unpacked the image Bundle",
+        "observedGeneration": before.metadata.generation,
+    });
+    let status = json!({
+        "phase": "Unpacked", "observedGeneration": before.metadata.generation, "conditions": [success],
+        "resolvedSource": {"type": "image", "image": {"ref": tag.replace(":v1", "@sha256:*")}},
+        "contentURL": format!("https://core.rukpak-system.svc/bundles/{name}.tgz"),
+    });
+    assert_part(&before, &json!({"status": status}));
 
     let moved = small(&format!("{name} moved"));
     world.push(&format!("{name}:v1"), &moved).await;
@@ -135,11 +116,26 @@ async fn restarted_provisioner_fetches_only_missing_content() {
     let two = dir.path().join(file(two));
     assert!(two.exists());
     server.add("one", archive(&small("changed")));
+    let catalog = record_catalog(&dir);
     let _second = start().await;
     until("swept", async || two.exists(), |exists| !exists).await;
-    let found = api.get("one").await.unwrap();
-    assert_eq!(found.status, one.status);
-    assert!(dir.path().join(file(one)).exists());
+    assert_eq!(api.get("one").await.unwrap().status, one.status);
+    let one = dir.path().join(file(one));
+    assert!(one.exists());
+
+    // The removal of this content follows the first sweep.
+    delete(&api, "one").await;
+    until("removed", async || one.exists(), |exists| !exists).await;
+    assert!(catalog.exists(), "the catalog can be served offline");
+}
+
+/// Stores content that an earlier process has pulled for a CatalogSource, and returns the path of the content.
+fn record_catalog(dir: &TempDir) -> PathBuf {
+    let content = Tree::from_content(small("catalog"));
+    let digest = open_store(dir, 1 << 30).put(&content).unwrap().digest;
+    let record = format!("{digest}\nexample.com/catalog:v1\n");
+    tests::write(dir.path(), "catalogs/mine", &record);
+    dir.path().join(format!("content/{}.tar", digest.hex()))
 }
 
 // parity: rukpak-8, g2
@@ -195,8 +191,7 @@ async fn b19_uploads_to_another_replica_are_unpacked() {
     // Content that the store lost is fetched from there as well.
     let path = world.provisioner().await.storage().join(file(&bundle));
     std::fs::remove_file(&path).unwrap();
-    let after = wiped(&name).await;
-    assert_eq!(after.status, bundle.status);
+    assert_eq!(wiped(&name).await.status, bundle.status);
     assert!(path.exists());
 }
 
@@ -235,8 +230,7 @@ async fn evicted_content_is_not_fetched_by_a_resync() {
         line.unwrap().parse::<u64>().unwrap()
     };
     let enough = count() + 8;
-    let counted = async || count();
-    until("reconciles", counted, |count| *count >= enough).await;
+    until("reconciles", async || count(), |count| *count >= enough).await;
     assert_eq!(before, list(&bundles).await);
     stop.cancel();
     controller.await.unwrap();
@@ -248,7 +242,6 @@ fn digest(content: &Content) -> String {
     digest.unwrap().to_string()
 }
 
-/// Waits until the store of the provisioner lacks content.
 async fn is_removed(content: &Content) {
     let digest = digest(content);
     let stored = async || is_in_store(&digest).await;
@@ -302,90 +295,64 @@ async fn rejected_content_is_stored_as_long_as_its_bundle_exists() {
     is_removed(&content).await;
 }
 
-/// A Bundle that was unpacked from a server, and a store without an in-memory cache.
-struct Lost {
-    ctx: Context,
-    bundle: Bundle,
-    content: Content,
-    /// File of the content in the store.
-    path: PathBuf,
-    server: FileServer,
-    _dir: TempDir,
-}
-
-impl Lost {
-    async fn new(name: &str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let config = world().await.cluster.config().clone();
-        let settings = tests::with!(Settings, follow_openshift: false);
-        let (ctx, _) = app::context(config, settings, open_store(&dir, 1 << 30)).unwrap();
-        let content = small(name);
-        let stored = ctx.store.put(&Tree::from_content(content.clone()));
-        let digest = stored.unwrap().digest;
-        let server = FileServer::start(None, None);
-        let source = http(&server.add("bundle.tgz", archive(&content)));
-        let mut bundle = bundle(name, "plain", source.clone());
-        bundle.status = Some(BundleStatus {
-            phase: Some(Phase::Unpacked),
-            content_digest: Some(digest.to_string()),
-            resolved_source: Some(source),
-            ..BundleStatus::default()
-        });
-        let path = dir.path().join(format!("content/{}.tar", digest.hex()));
-        assert!(path.exists());
-        Self {
-            ctx,
-            bundle,
-            content,
-            path,
-            server,
-            _dir: dir,
-        }
-    }
-
-    /// Converts the content to itself.
-    async fn convert(&self) -> Result<Content, LoadError> {
-        let work = |content: &Content, _| content.clone();
-        convert(&self.ctx, &self.bundle, work).await.unwrap()
-    }
-}
-
 #[tokio::test]
 async fn lost_content_is_fetched_again_unless_it_changed() {
-    let mut lost = Lost::new("lost").await;
-    assert_eq!(lost.convert().await.unwrap(), lost.content);
-    std::fs::remove_file(&lost.path).unwrap();
-    assert_eq!(lost.convert().await.unwrap(), lost.content, "removed");
-    assert!(lost.path.exists());
-    std::fs::write(&lost.path, "damaged").unwrap();
-    assert_eq!(lost.convert().await.unwrap(), lost.content, "damaged");
+    // A Bundle that was unpacked from a server, and a store without an in-memory cache.
+    let dir = tempfile::tempdir().unwrap();
+    let config = world().await.cluster.config().clone();
+    let settings = tests::with!(Settings, follow_openshift: false);
+    let (ctx, _) = app::context(config, settings, open_store(&dir, 1 << 30)).unwrap();
+    let content = small("lost");
+    let stored = ctx.store.put(&Tree::from_content(content.clone()));
+    let digest = stored.unwrap().digest;
+    let server = FileServer::start(None, None);
+    let source = http(&server.add("bundle.tgz", archive(&content)));
+    let mut bundle = bundle("lost", "plain", source.clone());
+    bundle.status = Some(BundleStatus {
+        phase: Some(Phase::Unpacked),
+        content_digest: Some(digest.to_string()),
+        resolved_source: Some(source),
+        ..BundleStatus::default()
+    });
+    let pinned = bundle.clone();
+    let path = dir.path().join(format!("content/{}.tar", digest.hex()));
+    assert!(path.exists());
+    let load = async |bundle: &Bundle| {
+        let loaded = convert(&ctx, bundle, |content, _| content.clone()).await;
+        loaded.unwrap()
+    };
+
+    assert_eq!(load(&bundle).await.unwrap(), content);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(load(&bundle).await.unwrap(), content, "removed");
+    assert!(path.exists());
+    std::fs::write(&path, "damaged").unwrap();
+    assert_eq!(load(&bundle).await.unwrap(), content, "damaged");
 
     // The server has other content, also if the status lacks the pinned source.
-    let bundle = lost.bundle.clone();
-    let foreign = archive(&small("foreign content"));
-    lost.server.add("bundle.tgz", foreign);
-    assert_eq!(lost.convert().await.unwrap(), lost.content, "stored");
-    std::fs::remove_file(&lost.path).unwrap();
+    server.add("bundle.tgz", archive(&small("foreign content")));
+    assert_eq!(load(&bundle).await.unwrap(), content, "stored");
+    std::fs::remove_file(&path).unwrap();
     for is_pinned in [true, false] {
         if !is_pinned {
-            lost.bundle.status.as_mut().unwrap().resolved_source = None;
+            bundle.status.as_mut().unwrap().resolved_source = None;
         }
-        let error = lost.convert().await.unwrap_err();
+        let error = load(&bundle).await.unwrap_err();
         let LoadError::Fetch { bundle, source } = &error else {
             panic!("{error:?}");
         };
         assert_eq!(bundle, "lost");
         assert_has(source, "this Bundle is pinned");
         assert!(error.is_terminal());
-        assert!(!lost.path.exists());
+        assert!(!path.exists());
     }
 
     // The server does not answer.
-    lost.bundle = bundle;
-    lost.server = FileServer::start(None, None);
-    let error = lost.convert().await.unwrap_err();
+    let mut bundle = pinned;
+    drop(server);
+    let error = load(&bundle).await.unwrap_err();
     assert!(matches!(error, LoadError::Fetch { .. }), "{error:?}");
-    lost.bundle.status.as_mut().unwrap().content_digest = None;
-    let error = lost.convert().await.unwrap_err();
+    bundle.status.as_mut().unwrap().content_digest = None;
+    let error = load(&bundle).await.unwrap_err();
     assert!(matches!(error, LoadError::NotUnpacked { .. }), "{error:?}");
 }

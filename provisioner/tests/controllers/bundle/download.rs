@@ -1,6 +1,6 @@
 //! Content over the network, from the shipped program.
 
-use reqwest::{Client, Method, StatusCode};
+use reqwest::{Client, Method};
 
 use super::*;
 use crate::content::support;
@@ -20,8 +20,7 @@ impl<'a> Reader<'a> {
 
     /// Returns the same in another world.
     pub(super) async fn with_roles(world: &'a World, roles: &[&str]) -> Self {
-        let provisioner = world.provisioner().await;
-        let (browser, base) = support::visit(world.client(), provisioner).await;
+        let (browser, base) = support::visit(world.client(), world.provisioner().await).await;
         support::apply_roles(world.cluster).await;
         let (_, token) = support::account(world.cluster, SYSTEM, roles).await;
         Self {

@@ -42,11 +42,9 @@ async fn unpack_account(cluster: &Cluster) {
 }
 
 async fn node(world: &World) -> Kubelet {
-    let content = world.provisioner().await.url("content");
-    Kubelet::new(world.client(), &content)
+    Kubelet::new(world.client(), &world.provisioner().await.url("content"))
 }
 
-/// Returns the source of an image that a node pulls.
 fn pulled(reference: &str) -> BundleSource {
     let mut source = image(reference);
     source.image.as_mut().unwrap().pull = Some(PullMode::Job);
@@ -59,10 +57,7 @@ fn nowhere(name: &str) -> BundleSource {
 }
 
 fn image_volume(pod: &Pod) -> ImageVolumeSource {
-    let mut volumes = pod
-        .spec
-        .iter()
-        .flat_map(|spec| spec.volumes.iter().flatten());
+    let mut volumes = pod.spec.as_ref().unwrap().volumes.iter().flatten();
     volumes.find_map(|volume| volume.image.clone()).unwrap()
 }
 
@@ -73,12 +68,10 @@ async fn unpacking(world: &World, prefix: &str) -> String {
     name
 }
 
-/// Waits until the condition Unpacked of a Bundle has this reason and text.
 async fn condition_is(world: &World, name: &str, reason: &str, text: &str) -> Bundle {
     crate::support::wait_message(&world.api(), name, reason, text).await
 }
 
-/// Returns the Job of a Bundle that follows this one.
 async fn next_job(node: &Kubelet, bundle: &str, before: &Job) -> Job {
     found("another Job", async || {
         let job = node.find_job(bundle).await;
@@ -100,14 +93,12 @@ async fn node_delivers_content_and_job_is_deleted_with_bundle() {
     let job = node.job(&name).await;
 
     // The tag is resolved beforehand, and the image is a volume.
-    let spec = pod.spec.as_ref().unwrap();
     let reference = image_volume(&pod).reference.unwrap();
     let pinned = tag.replace(":v1", "@sha256:");
     assert!(reference.starts_with(&pinned), "{reference}");
-    assert_eq!(spec.service_account_name.as_deref(), Some("unpack"));
-    assert_eq!(spec.automount_service_account_token, Some(false));
-    let owner = &job.owner_references()[0];
-    assert_eq!(Some(owner.uid.clone()), bundle.uid());
+    let spec = json!({"serviceAccountName": "unpack", "automountServiceAccountToken": false});
+    assert_part(&pod, &json!({"spec": spec}));
+    assert_eq!(job.owner_references()[0].uid, bundle.uid().unwrap());
     assert_eq!(job.labels()["core.rukpak.io/owner-name"], name);
     condition_is(world, &name, "UnpackPending", "").await;
     node.report(&pod, "Running", &json!({"running": {}})).await;
@@ -124,11 +115,8 @@ async fn node_delivers_content_and_job_is_deleted_with_bundle() {
     assert_eq!(status.facts.conversion.as_ref().unwrap().objects, 1);
 
     // A completed Job is kept for a while, and is not created again.
-    wait_for(node.jobs(), &job.name_any(), "complete", |job: &Job| {
-        let mut conditions = job.status.as_ref()?.conditions.iter().flatten();
-        conditions.find(|one| one.type_ == "Complete").map(drop)
-    })
-    .await;
+    let complete = json!({"status": {"conditions": [{"type": "Complete"}]}});
+    wait_part(node.jobs(), &job.name_any(), complete).await;
     assert_eq!(node.job(&name).await.uid(), job.uid());
     delete(&world.api::<Bundle>(), &name).await;
     wait_deleted::<Job>(node.jobs(), &job.name_any()).await;

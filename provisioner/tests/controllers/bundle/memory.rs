@@ -4,7 +4,6 @@ use std::fs;
 
 use cluster::Lease;
 use manifests::api::bundle_instance::BundleInstance;
-use reqwest::StatusCode;
 
 use super::download::Reader;
 use super::*;
@@ -130,14 +129,16 @@ fn hostile() -> [(&'static str, [String; 2]); 6] {
     ]
 }
 
-/// Returns content with these files as manifests.
 fn packed([first, second]: &[String; 2]) -> Content {
     let [first, second] = [first.as_str().into(), second.as_str().into()];
     content(&[("manifests/0.yaml", first), ("manifests/1.yaml", second)])
 }
 
-/// Installs 30 ConfigMaps of 900 kB, and removes them.
-async fn install_large(setup: &Setup) {
+#[tokio::test]
+async fn archives_take_at_most_256_mb_and_fit_in_the_pod_together() {
+    let mut setup = Setup::new().await;
+
+    // Installs 30 ConfigMaps of 900 kB, and removes them.
     let text = repeated("a line of text\n", 900_000);
     let maps = (0..30).map(|at| config_map("default", &format!("large{at}"), &text));
     let content = plain(&maps.collect::<Vec<_>>());
@@ -148,12 +149,7 @@ async fn install_large(setup: &Setup) {
     let instances = setup.world.api::<BundleInstance>();
     delete(&instances, &name).await;
     wait_deleted(instances, &name).await;
-}
 
-#[tokio::test]
-async fn archives_take_at_most_256_mb_and_fit_in_the_pod_together() {
-    let mut setup = Setup::new().await;
-    install_large(&setup).await;
     setup.assert_taken("30 objects of 900 kB", MAX_TAKEN).await;
 
     for (number, (about, files)) in hostile().into_iter().enumerate() {

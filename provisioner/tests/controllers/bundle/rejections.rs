@@ -5,7 +5,6 @@
 use std::{os::unix::fs::symlink, path::Path, process::Command};
 
 use manifests::api::bundle::SkippedEntries;
-use reqwest::StatusCode;
 use tests::Site;
 
 use super::download::Reader;
@@ -13,8 +12,12 @@ use super::*;
 
 const DOCUMENT: &[u8] = b"a document that only the cluster reaches";
 
-fn erroneous() -> Site {
-    Site::start(None, |request: http::Request<bytes::Bytes>| async move {
+// parity: b7, h4, rukpak-12
+#[tokio::test]
+async fn b07_h04_rejected_content_is_explained_without_server_text() {
+    let world = running().await;
+    let files = FileServer::start(None, None);
+    let site = Site::start(None, |request: http::Request<bytes::Bytes>| async move {
         let (kind, body) = match request.method() {
             &http::Method::GET => ("advertisement", "000eversion 2\n0000"),
             _ => ("result", "0017ERR embargoed text\n0000"),
@@ -22,14 +25,7 @@ fn erroneous() -> Site {
         let kind = format!("application/x-git-upload-pack-{kind}");
         let response = http::Response::builder().header("content-type", kind);
         response.body(bytes::Bytes::from(body)).unwrap()
-    })
-}
-
-// parity: b7, h4, rukpak-12
-#[tokio::test]
-async fn b07_h04_rejected_content_is_explained_without_server_text() {
-    let world = running().await;
-    let (files, site) = (FileServer::start(None, None), erroneous());
+    });
     let none = content(&[("README.md", json!("hello"))]);
     let none = files.add("none", archive(&none));
     let pinned = unpacker::Digest::sha256(b"pinned");
@@ -58,7 +54,6 @@ async fn b07_h04_rejected_content_is_explained_without_server_text() {
 
 const REFUSED: &str = "source bundle content: entry \"manifests/link.yaml\" is a symbolic link";
 
-/// Returns a bundle with a link at that path.
 pub(super) fn linked(text: &str, link: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     write_small(dir.path(), text);
@@ -127,7 +122,7 @@ async fn links_are_skipped_or_fail_bundles_and_uploads() {
         }
         // An upload is rejected when it arrives.
         assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
-        let answer: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let answer: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(answer["reason"], "EntryRefused");
         let refused = REFUSED.trim_start_matches("source bundle content: ");
         assert!(answer["message"].as_str().unwrap().starts_with(refused));

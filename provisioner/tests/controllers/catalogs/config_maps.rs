@@ -7,7 +7,6 @@ use super::{
     serving::{BOTH, HERE, ONE, stage},
     *,
 };
-use crate::support::Line;
 
 const CSV: &str = "
 - metadata: {name: tide.v1.0.0}
@@ -62,7 +61,25 @@ async fn config_maps_are_served_and_followed() {
     let ready = json!({"lastObservedState": "READY"});
     let read = json!({"reason": null, "connectionState": ready, "configMapReference": first});
     shelf.reports("mine", read).await;
-    only_lasting_interruptions_are_reported(&shelf, &leader, &mut line).await;
+
+    // An interruption of the watch is reported only if it lasts. The last content is kept.
+    let error = || leader.ctx.catalogs.states().pop().unwrap().trouble;
+    let client = shelf.client();
+    let warnings = async || notes_about(&client, "catalogs", "mine", "CatalogUnavailable").await;
+    let before = warnings().await;
+    let mut doubts = leader.ctx.versions.changes();
+    line.cut();
+    for _ in 0..3 {
+        // One watch has failed, and then another.
+        doubts.changed().await.unwrap();
+    }
+    assert_eq!((error(), warnings().await), (None, before));
+    let text = async || error().unwrap_or_default();
+    let is_reported = |text: &String| text.starts_with("failed to get catalog config map tides: ");
+    until("it is reported", text, is_reported).await;
+    shelf.serves("mine", &ONE).await;
+    line.restore().await;
+    until("no error", async || error(), Option::is_none).await;
 
     // Of several changes, every client gets the latest.
     let both = map(&format!("{CSV}{NEWER}"), "tide.v1.1.0");
@@ -94,25 +111,4 @@ async fn config_maps_are_served_and_followed() {
     let read = json!({"reason": null, "configMapReference": other});
     shelf.reports("mine", read).await;
     leader.end().await;
-}
-
-/// An interruption of the watch is reported only if it lasts. The last content is kept.
-async fn only_lasting_interruptions_are_reported(shelf: &Shelf, leader: &Leader, line: &mut Line) {
-    let error = || leader.ctx.catalogs.states().pop().unwrap().trouble;
-    let client = shelf.client();
-    let warnings = async || notes_about(&client, "catalogs", "mine", "CatalogUnavailable").await;
-    let before = warnings().await;
-    let mut doubts = leader.ctx.versions.changes();
-    line.cut();
-    for _ in 0..3 {
-        // One watch has failed, and then another.
-        doubts.changed().await.unwrap();
-    }
-    assert_eq!((error(), warnings().await), (None, before));
-    let text = async || error().unwrap_or_default();
-    let is_reported = |text: &String| text.starts_with("failed to get catalog config map tides: ");
-    until("it is reported", text, is_reported).await;
-    shelf.serves("mine", &ONE).await;
-    line.restore().await;
-    until("no error", async || error(), Option::is_none).await;
 }

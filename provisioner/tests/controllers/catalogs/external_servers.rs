@@ -21,7 +21,6 @@ use super::{
 };
 use crate::cluster_operator::define;
 
-/// A server of a catalog.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
@@ -35,7 +34,6 @@ impl Server {
         Self::with_documents(at, &tide(versions)).await
     }
 
-    /// Serves a catalog with any documents.
     pub(crate) async fn with_documents(at: Option<SocketAddr>, documents: &[Value]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let configs = dir.path().join("configs");
@@ -67,8 +65,7 @@ impl Server {
 
     /// Serves other documents at the same address.
     pub(crate) async fn replaced(self, documents: &[Value]) -> Self {
-        let address = self.stop().await;
-        Self::with_documents(Some(address), documents).await
+        Self::with_documents(Some(self.stop().await), documents).await
     }
 
     pub(crate) async fn stop(mut self) -> SocketAddr {
@@ -78,7 +75,6 @@ impl Server {
     }
 }
 
-/// Counts the calls of a server.
 #[derive(Default)]
 struct CallCount(AtomicUsize);
 
@@ -127,8 +123,7 @@ pub(super) async fn servers_are_asked_for_what_is_wanted_and_reported(shelf: &Sh
     let address = server.address;
     let spec = json!({"address": address.to_string()});
     shelf.declare("catalogs", "mine", spec).await;
-    let pending = ["catalogs/mine: pending"];
-    shelf.offers_become(&pending).await;
+    shelf.offers_become(&["catalogs/mine: pending"]).await;
     track(shelf, &["tide", "none"]);
     shelf.tide(&["mine: 1.0.0 1.1.0"]).await;
     assert_eq!(shelf.offers("none"), ["catalogs/mine: absent"]);

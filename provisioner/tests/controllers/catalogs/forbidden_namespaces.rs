@@ -1,5 +1,8 @@
 //! Namespaces where listing CatalogSources is forbidden.
 
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::api::ListParams;
+
 use super::*;
 use crate::support::{grant, user};
 
@@ -15,7 +18,7 @@ const USER: &str = "half-trusted";
 // parity: complaint-3, serve-17
 #[tokio::test]
 async fn forbidden_namespace_does_not_hide_the_others() {
-    let shelf = Shelf::with(Some(USER), settings()).await;
+    let (shelf, line) = Shelf::behind_line(USER, settings()).await;
     define_source(&shelf.cluster).await;
     let crds = ("apiextensions.k8s.io", "customresourcedefinitions");
     allow(&shelf, None, crds).await;
@@ -38,5 +41,36 @@ async fn forbidden_namespace_does_not_hide_the_others() {
     allow(&shelf, Some("more-catalogs"), sources).await;
     let other = "more-catalogs/mine: unknown: *";
     shelf.offers_become(&[mine, other]).await;
+    assert_eq!(shelf.metric("more-catalogs", "*"), None);
+    permission_takes_effect_again_after_its_revocation(&shelf, line, [mine, other, hidden]).await;
+}
+
+async fn permission_takes_effect_again_after_its_revocation(
+    shelf: &Shelf,
+    mut line: Line,
+    offers: [&str; 3],
+) {
+    let [mine, other, hidden] = offers;
+    let spec = json!({"address": "127.0.0.1:1"});
+    shelf.declare("more-catalogs", "late", spec).await;
+    let late = "more-catalogs/late: unknown: *";
+    shelf.offers_become(&[mine, late, other]).await;
+
+    let sources = ("operators.coreos.com", "catalogsources");
+    let bindings = shelf.api::<RoleBinding>("more-catalogs");
+    delete(&bindings, sources.1).await;
+    let mut config = shelf.cluster.config().clone();
+    config.auth_info.impersonate = Some(USER.to_owned());
+    let client = Client::try_from(config).unwrap();
+    let visible: Api<CatalogSource> = Api::namespaced(client, "more-catalogs");
+    let listed = async || visible.list(&ListParams::default()).await.is_ok();
+    until("the permission is revoked", listed, |is_listed| !is_listed).await;
+    // The revocation does not affect a running watch, so the connection is cut.
+    line.cut();
+    line.restore().await;
+    shelf.offers_become(&[mine, late, other, hidden]).await;
+
+    allow(shelf, Some("more-catalogs"), sources).await;
+    shelf.offers_become(&[mine, late, other]).await;
     assert_eq!(shelf.metric("more-catalogs", "*"), None);
 }

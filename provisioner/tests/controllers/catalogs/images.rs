@@ -1,6 +1,6 @@
 //! Catalogs in images.
 
-use tests::{Auth, Buildah, DATABASE_LABEL, DATABASE_TABLES, OWNER, Registry};
+use tests::{Auth, Buildah, DATABASE_LABEL, DATABASE_TABLES, OWNER};
 
 use super::*;
 use crate::platform::support::bundle;
@@ -33,7 +33,6 @@ pub(super) fn push_documents(
     image
 }
 
-/// Returns a Secret with a Docker configuration.
 pub(crate) fn pull_secret(namespace: &str, name: &str, config: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
@@ -54,30 +53,7 @@ const ROWS: &str = "
 async fn images_and_servers_are_read_and_reported() {
     let shelf = Shelf::new().await;
     let registry = Registry::plain();
-    an_image_is_read_and_replaced(&shelf, &registry).await;
-    an_index_image_is_a_catalog(&shelf, &registry).await;
-    large_packages_do_not_hide_others(&shelf, &registry).await;
-    an_image_without_a_catalog_is_reported(&shelf, &registry).await;
-    external_servers::servers_are_asked_for_what_is_wanted_and_reported(&shelf).await;
-}
-
-async fn an_index_image_is_a_catalog(shelf: &Shelf, registry: &Registry) {
-    let dir = tempfile::tempdir().unwrap();
-    let database = rusqlite::Connection::open(dir.path().join("index.db")).unwrap();
-    let batch = format!("{DATABASE_TABLES}{ROWS}");
-    database.execute_batch(&batch).unwrap();
-    let file = format!(
-        "FROM scratch\nLABEL {DATABASE_LABEL}=/database/index.db\nCOPY index.db /database/\nCOPY index.db /bin/opm\n"
-    );
-    let image = registry.image("org/index:v4.5");
-    Buildah::new().publish(&file, dir.path(), &image, &[]);
-    shelf.image("old", &image).await;
-    shelf.tide(&["old: 1.0.0"]).await;
-    shelf.forget(&["old"]).await;
-}
-
-async fn an_image_is_read_and_replaced(shelf: &Shelf, registry: &Registry) {
-    let first = push_tide(registry, "org/catalog:v1", &["1.0.0", "1.1.0"]);
+    let first = push_tide(&registry, "org/catalog:v1", &["1.0.0", "1.1.0"]);
     shelf.image("mine", &first).await;
     shelf.tide(&["mine: 1.0.0 1.1.0"]).await;
     assert_eq!(shelf.offers("other"), ["catalogs/mine: absent"]);
@@ -103,6 +79,51 @@ async fn an_image_is_read_and_replaced(shelf: &Shelf, registry: &Registry) {
     until("it is available", available, is_healthy).await;
     shelf.forget(&["mine"]).await;
     assert_eq!(shelf.metric("catalogs", "mine"), None);
+
+    // An index image is a catalog.
+    let dir = tempfile::tempdir().unwrap();
+    let database = rusqlite::Connection::open(dir.path().join("index.db")).unwrap();
+    let batch = format!("{DATABASE_TABLES}{ROWS}");
+    database.execute_batch(&batch).unwrap();
+    let file = format!(
+        "FROM scratch\nLABEL {DATABASE_LABEL}=/database/index.db\nCOPY index.db /database/\nCOPY index.db /bin/opm\n"
+    );
+    let image = registry.image("org/index:v4.5");
+    Buildah::new().publish(&file, dir.path(), &image, &[]);
+    shelf.image("old", &image).await;
+    shelf.tide(&["old: 1.0.0"]).await;
+    shelf.forget(&["old"]).await;
+
+    // Large packages do not hide others.
+    let whale = |at: usize| {
+        let image = format!("example.com/whale:v{at}");
+        bundle("whale", &format!("1.{at}.0"), &image)
+    };
+    let whales: Vec<Value> = (0..=5000).map(whale).collect();
+    let mut documents = [tide(&["1.0.0"]), package("whale", &whales)].concat();
+    // Larger than the limit of a document.
+    let text = "k".repeat(65 << 20);
+    documents.push(json!({"schema": "olm.package", "name": "kraken", "defaultChannel": "stable", "description": text}));
+    let image = push_documents(&registry, "org/large:v1", &documents, None);
+    shelf.image("mine", &image).await;
+    shelf.tide(&["mine: 1.0.0"]).await;
+    let limit = "catalogs/mine: unknown: the package has more than 5000 bundles";
+    assert_eq!(shelf.offers("whale"), [limit]);
+    shelf.forget(&["mine"]).await;
+
+    // An image without a catalog is reported. Once the tag names a catalog, it is read after a change of the CatalogSource.
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    let image = registry.image("org/nothing:v1");
+    Buildah::new().publish("FROM scratch\nCOPY . /\n", dir.path(), &image, &[]);
+    shelf.image("nothing", &image).await;
+    shelf.fails_with("nothing", "contains no catalog").await;
+    push_tide(&registry, "org/nothing:v1", &["1.0.0"]);
+    let changed = json!({"image": image, "priority": 1});
+    shelf.declare("catalogs", "nothing", changed).await;
+    shelf.tide(&["nothing: 1.0.0"]).await;
+    shelf.forget(&["nothing"]).await;
+    external_servers::servers_are_asked_for_what_is_wanted_and_reported(&shelf).await;
 }
 
 // parity: serve-14, openshift-25
@@ -111,8 +132,7 @@ async fn each_catalog_is_pulled_with_its_own_secrets() {
     let shelf = Shelf::new().await;
     let registry = Registry::start(Auth::Basic, None);
     let login = format!("--creds={}:{}", OWNER.name, OWNER.password);
-    let documents = tide(&["1.0.0"]);
-    let image = push_documents(&registry, "org/catalog:v1", &documents, Some(&login));
+    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), Some(&login));
     // The Secret exceeds the limit of all pull secrets.
     let entries =
         (0..12_000).map(|number| (format!("r{number}.example.com"), json!({"auth": "YTpi"})));
@@ -138,37 +158,4 @@ async fn each_catalog_is_pulled_with_its_own_secrets() {
     let missing = "Secret more-catalogs/pull not found";
     shelf.fails_with("more-catalogs/lost", missing).await;
     assert_eq!(shelf.offers("tide")[0], "catalogs/may: tide.v1.0.0");
-}
-
-/// Once the tag names a catalog, it is read after a change of the CatalogSource.
-async fn an_image_without_a_catalog_is_reported(shelf: &Shelf, registry: &Registry) {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("file"), "").unwrap();
-    let image = registry.image("org/nothing:v1");
-    Buildah::new().publish("FROM scratch\nCOPY . /\n", dir.path(), &image, &[]);
-    shelf.image("nothing", &image).await;
-    shelf.fails_with("nothing", "contains no catalog").await;
-    push_tide(registry, "org/nothing:v1", &["1.0.0"]);
-    let changed = json!({"image": image, "priority": 1});
-    shelf.declare("catalogs", "nothing", changed).await;
-    shelf.tide(&["nothing: 1.0.0"]).await;
-    shelf.forget(&["nothing"]).await;
-}
-
-async fn large_packages_do_not_hide_others(shelf: &Shelf, registry: &Registry) {
-    let whale = |at: usize| {
-        let image = format!("example.com/whale:v{at}");
-        bundle("whale", &format!("1.{at}.0"), &image)
-    };
-    let whales: Vec<Value> = (0..=5000).map(whale).collect();
-    let mut documents = [tide(&["1.0.0"]), package("whale", &whales)].concat();
-    // Larger than the limit of a document.
-    let text = "k".repeat(65 << 20);
-    documents.push(json!({"schema": "olm.package", "name": "kraken", "defaultChannel": "stable", "description": text}));
-    let image = push_documents(registry, "org/large:v1", &documents, None);
-    shelf.image("mine", &image).await;
-    shelf.tide(&["mine: 1.0.0"]).await;
-    let limit = "catalogs/mine: unknown: the package has more than 5000 bundles";
-    assert_eq!(shelf.offers("whale"), [limit]);
-    shelf.forget(&["mine"]).await;
 }

@@ -11,8 +11,6 @@ use kube::{
     ResourceExt as _,
     runtime::watcher::{self, Event},
 };
-use manifests::api::labels;
-use tests::Registry;
 
 use super::{
     images::push_tide,

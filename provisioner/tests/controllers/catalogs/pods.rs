@@ -145,16 +145,8 @@ fn serving(digest: &str) -> PodServingState {
 #[tokio::test]
 async fn a_catalog_gets_a_pod_that_is_repaired_and_followed() {
     let scene = Scene::new().await;
-    Box::pin(a_pod_and_its_objects_are_repaired(&scene)).await;
-    let scene = scene.moved("second").await;
-    secrets_are_followed_without_a_gap(&scene).await;
-    only_enforced_restrictions_count(&scene).await;
-}
-
-async fn a_pod_and_its_objects_are_repaired(scene: &Scene) {
     // A service account of that name that does not belong to the catalog is not changed.
-    let account = account_object(scene.namespace, CATALOG);
-    apply(&scene.cluster, &account).await;
+    apply(&scene.cluster, &account_object(scene.namespace, CATALOG)).await;
     let error = scene.try_reconcile().await.unwrap_err();
     let taken = "ServiceAccount shelf/tide.v1 already exists and does not belong to this catalog";
     tests::assert_has(error, taken);
@@ -190,8 +182,7 @@ async fn a_pod_and_its_objects_are_repaired(scene: &Scene) {
     delete(&policies, "tide.v1-unpack-bundles").await;
     delete(&scene.api::<ServiceAccount>(), CATALOG).await;
     scene.reconcile().await;
-    let repaired = services.get("tide-v1").await.unwrap();
-    assert_eq!(repaired.spec, service.spec);
+    assert_eq!(services.get("tide-v1").await.unwrap().spec, service.spec);
     let policy = policies.get("tide.v1-grpc-server").await.unwrap();
     assert_eq!(policy.spec, before.spec);
     policies.get("tide.v1-unpack-bundles").await.unwrap();
@@ -203,21 +194,19 @@ async fn a_pod_and_its_objects_are_repaired(scene: &Scene) {
 
     // Served by another server.
     let (source, options) = (scene.source().await, Options::default());
-    let desired = desired(&source, &options);
-    let removed = remove(&scene.client, &desired, &ENVIRONMENT).await;
+    let removed = remove(&scene.client, &desired(&source, &options), &ENVIRONMENT).await;
     removed.unwrap();
     assert!(scene.names().await.is_empty());
     assert_eq!(list(&policies).await, []);
     assert_eq!(list(&scene.api::<ServiceAccount>()).await, []);
     services.get("tide-v1").await.unwrap();
-}
 
-async fn secrets_are_followed_without_a_gap(scene: &Scene) {
+    // A change of the pull secrets replaces the pod without a gap in serving.
+    let scene = scene.moved("second").await;
     scene.reconcile().await;
     let first = scene.names().await.remove(0);
     scene.is_ready(&first, "sha256:11").await;
-
-    // Pull secrets, and those that the platform has added in between.
+    // In the meantime, the platform has added a pull secret.
     let platform = json!({"imagePullSecrets": [{"name": "platform"}]});
     merge(&scene.api::<ServiceAccount>(), CATALOG, &platform).await;
     scene.reconcile().await;
@@ -238,10 +227,8 @@ async fn secrets_are_followed_without_a_gap(scene: &Scene) {
     scene.declare(json!([])).await;
     scene.reconcile().await;
     assert_eq!(scene.secrets().await, ["platform"]);
-}
 
-/// Only the enforced level counts, and only `restricted`.
-async fn only_enforced_restrictions_count(scene: &Scene) {
+    // Only the enforced level counts, and only `restricted`.
     for (labels, expected) in tests::rows![
         json!({}) => false;
         json!({"pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/warn": "restricted"}) => false;

@@ -10,8 +10,6 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
-use manifests::api::labels;
-use tests::Registry;
 
 pub(super) use self::support::{BOTH, HERE, ONE, bundles, stage};
 use self::support::{THERE, apiserver_metric, grpc};
@@ -34,17 +32,7 @@ pub(super) fn olms_service(catalog: &str) -> Value {
 async fn catalogs_are_served_behind_services_within_a_share() {
     let shelf = stage().await;
     let registry = Registry::plain();
-    a_catalog_is_served_behind_a_service_that_is_kept(&shelf, &registry).await;
-    shelf.clear("catalogs").await;
-    objects_of_others_are_not_touched(&shelf, &registry).await;
-    for namespace in ["catalogs", "more-catalogs"] {
-        shelf.clear(namespace).await;
-    }
-    quota::a_namespace_takes_no_more_than_its_share(&shelf, &registry).await;
-}
-
-async fn a_catalog_is_served_behind_a_service_that_is_kept(shelf: &Shelf, registry: &Registry) {
-    let image = push_tide(registry, "org/catalog:v1", &["1.0.0"]);
+    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let leader = Leader::start(&shelf.cluster, HERE);
     shelf.declare("catalogs", "my.tides", grpc(&image)).await;
     let port = shelf.serves("my-tides", &ONE).await;
@@ -65,16 +53,13 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept(shelf: &Shelf, regist
     let source = shelf.sources("catalogs").get("my.tides").await.unwrap();
     assert_eq!(service.owner_references()[0].uid, source.uid().unwrap());
     let registry_service = source.status.clone().unwrap().registry_service.unwrap();
-    assert_eq!(
-        registry_service.created_at,
-        service.metadata.creation_timestamp
-    );
+    let created = service.metadata.creation_timestamp.clone();
+    assert_eq!(registry_service.created_at, created);
 
     // Another image is served at the same port.
-    let newer = push_tide(registry, "org/catalog:v2", &["1.0.0", "1.1.0"]);
+    let newer = push_tide(&registry, "org/catalog:v2", &["1.0.0", "1.1.0"]);
     shelf.declare("catalogs", "my.tides", grpc(&newer)).await;
-    let same = shelf.serves("my-tides", &BOTH).await;
-    assert_eq!(port, same);
+    assert_eq!(port, shelf.serves("my-tides", &BOTH).await);
     let after = services.get("my-tides").await.unwrap();
     assert_eq!(service.uid(), after.uid(), "no field had to change");
     assert_eq!(service.resource_version(), after.resource_version());
@@ -86,8 +71,7 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept(shelf: &Shelf, regist
     shelf.emits("my.tides", "CatalogUnavailable", none).await;
     assert_eq!(bundles(port).await.unwrap(), BOTH);
 
-    changes_are_reverted(shelf).await;
-
+    changes_are_reverted(&shelf).await;
     let slices = shelf.slices("catalogs");
     let name = list(&slices).await[0].name_any();
     // Once another server provides the catalog, the objects are deleted, and the port is closed.
@@ -98,38 +82,9 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept(shelf: &Shelf, regist
     serves_nothing(port).await;
     assert!(leader.served().is_empty());
     leader.end().await;
-}
 
-/// Waits until the port is closed.
-async fn serves_nothing(port: u16) {
-    let served = async || bundles(port).await.ok();
-    until("the port is closed", served, Option::is_none).await;
-}
-
-/// Changes of the objects are reverted soon.
-async fn changes_are_reverted(shelf: &Shelf) {
-    let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));
-    delete(&services, "my-tides").await;
-    shelf.serves("my-tides", &BOTH).await;
-    let name = list(&slices).await[0].name_any();
-    delete(&slices, &name).await;
-    shelf.serves("my-tides", &BOTH).await;
-    let trap = json!({"spec": {"selector": {"app": "trap"}, "type": "NodePort"}});
-    merge(&services, "my-tides", &trap).await;
-    let service = async || services.get("my-tides").await.unwrap();
-    let is_reverted = |service: &Service| {
-        let spec = service.spec.as_ref().unwrap();
-        let selector = spec.selector.as_ref();
-        selector.is_none_or(BTreeMap::is_empty) && spec.type_.as_deref() == Some("ClusterIP")
-    };
-    until("no selector", service, is_reverted).await;
-    let trap = json!({"endpoints": [{"addresses": ["198.51.100.1"]}]});
-    merge(&slices, &name, &trap).await;
-    shelf.serves("my-tides", &BOTH).await;
-}
-
-async fn objects_of_others_are_not_touched(shelf: &Shelf, registry: &Registry) {
-    let image = push_tide(registry, "org/catalog:v1", &["1.0.0"]);
+    // Objects of others are not touched.
+    shelf.clear("catalogs").await;
     shelf.apply(&olms_service("mine")).await;
     let services = shelf.services("catalogs");
     let before = services.get("mine").await.unwrap();
@@ -162,4 +117,35 @@ async fn objects_of_others_are_not_touched(shelf: &Shelf, registry: &Registry) {
     let reported = json!({"message": null, "registryService": {}});
     shelf.reports("mine", reported).await;
     leader.end().await;
+    for namespace in ["catalogs", "more-catalogs"] {
+        shelf.clear(namespace).await;
+    }
+    quota::a_namespace_takes_no_more_than_its_share(&shelf, &registry).await;
+}
+
+/// Waits until the port is closed.
+async fn serves_nothing(port: u16) {
+    let served = async || bundles(port).await.ok();
+    until("the port is closed", served, Option::is_none).await;
+}
+
+async fn changes_are_reverted(shelf: &Shelf) {
+    let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));
+    delete(&services, "my-tides").await;
+    shelf.serves("my-tides", &BOTH).await;
+    let name = list(&slices).await[0].name_any();
+    delete(&slices, &name).await;
+    shelf.serves("my-tides", &BOTH).await;
+    let trap = json!({"spec": {"selector": {"app": "trap"}, "type": "NodePort"}});
+    merge(&services, "my-tides", &trap).await;
+    let service = async || services.get("my-tides").await.unwrap();
+    let is_reverted = |service: &Service| {
+        let spec = service.spec.as_ref().unwrap();
+        let selector = spec.selector.as_ref();
+        selector.is_none_or(BTreeMap::is_empty) && spec.type_.as_deref() == Some("ClusterIP")
+    };
+    until("no selector", service, is_reverted).await;
+    let trap = json!({"endpoints": [{"addresses": ["198.51.100.1"]}]});
+    merge(&slices, &name, &trap).await;
+    shelf.serves("my-tides", &BOTH).await;
 }

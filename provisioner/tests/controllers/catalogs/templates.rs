@@ -4,7 +4,6 @@ mod beside_olm;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use manifests::{api::labels::CATALOG_IMAGE_TEMPLATE, image_template::ANNOTATION};
-use tests::Registry;
 
 use super::{
     images::push_tide,
@@ -38,7 +37,6 @@ async fn openshift(shelf: &Shelf, channel: &str, entries: &[&str]) {
 }
 
 impl Shelf {
-    /// Waits until a catalog has a condition.
     async fn has(&self, name: &str, condition: &str) -> CatalogSource {
         let has = |source: &CatalogSource| has(source, condition);
         self.becomes(name, condition, has).await
@@ -122,22 +120,19 @@ async fn as_a_catalog_creator_i_provide_catalogs_for_each_release() {
     let why = "Cannot construct catalog image reference, variables \"ocp_major_version\", \"ocp_minor_version\", \
                \"ocp_update_channels\" couldn't be resolved";
     let partial = json!({"type": "ResolvedImage", "status": "False", "message": template});
-    let reported =
-        json!({"reason": "RegistryServerError", "message": why, "conditions": [partial]});
-    shelf.reports("dynamic", reported).await;
+    let failed = json!({"reason": "RegistryServerError", "message": why, "conditions": [partial]});
+    shelf.reports("dynamic", failed).await;
     shelf.fails_with("dynamic", why).await;
 
     crate::support::define(&shelf.cluster, &crd(CLUSTER_VERSION)).await;
     openshift(&shelf, "fast-4.8", &["Completed 4.8.3", "Completed 4.7.9"]).await;
     shelf.tide(&["dynamic: 1.0.0"]).await;
     // Only completed versions count.
-    let moving = ["Partial 4.9.1", "Completed 4.8.3"];
-    openshift(&shelf, "fast-4.9", &moving).await;
+    openshift(&shelf, "fast-4.9", &["Partial 4.9.1", "Completed 4.8.3"]).await;
     let of = |release: &str| registry.image(&format!("openshift-v4/catalog:v{release}-fast"));
     let resolved = format!("resolved_image True {}", of("4.8"));
     shelf.has("dynamic", &resolved).await;
-    let moved = ["Completed 4.9.1", "Completed 4.8.3"];
-    openshift(&shelf, "fast-4.9", &moved).await;
+    openshift(&shelf, "fast-4.9", &["Completed 4.9.1", "Completed 4.8.3"]).await;
     shelf.tide(&["dynamic: 1.0.0 1.1.0"]).await;
     let resolved = format!("resolved_image True {}", of("4.9"));
     shelf.has("dynamic", &resolved).await;

@@ -18,12 +18,10 @@ async fn define(shelf: &Shelf) {
 
 /// Creates a CatalogSource with any spec, and does not parse it.
 async fn put(shelf: &Shelf, name: &str, spec: &Value) {
-    let source = catalog_source("catalogs", name, spec);
     let request = http::Request::post(PATH)
         .header("content-type", "application/json")
-        .body(serde_json::to_vec(&source).unwrap());
-    let client = shelf.client();
-    client.request_text(request.unwrap()).await.unwrap();
+        .body(serde_json::to_vec(&catalog_source("catalogs", name, spec)).unwrap());
+    shelf.client().request_text(request.unwrap()).await.unwrap();
 }
 
 /// An invalid object is reported and does not affect others. The tests of `tolerant` cover lists.
@@ -46,12 +44,8 @@ async fn unreadable_source_does_not_hide_the_others() {
     put(&shelf, "deep", &deep).await;
     put(&shelf, "typed", &json!({"sourceType": "grpc", "image": 5})).await;
     put(&shelf, "z-last", &good).await;
-    let offers = [
-        &offer("deep"),
-        &offer("first"),
-        "catalogs/typed: unknown: *",
-        &offer("z-last"),
-    ];
+    let [deep, first, last] = ["deep", "first", "z-last"].map(offer);
+    let offers = [&*deep, &first, "catalogs/typed: unknown: *", &last];
     shelf.offers_become(&offers).await;
     for text in ["failed to read spec: ", "integer `5`"] {
         shelf.fails_with("typed", text).await;

@@ -39,18 +39,12 @@ async fn condition_variable(client: &Client) -> Option<String> {
 
 /// Waits until the gate has this status and reason, and a message that starts with this text.
 async fn gate_is(platform: &Platform, [status, reason, text]: [&str; 3]) {
-    let is_expected = |object: &PlatformStatus| {
-        let conditions = &object.status.as_ref()?.conditions;
-        let gate = crate::support::condition(conditions, "Upgradeable")?;
-        let is_expected =
-            gate.status == status && gate.reason == reason && gate.message.starts_with(text);
-        is_expected.then_some(())
-    };
-    let description = format!("{status} {reason} {text}");
-    wait_for(platform.world.api(), NAME, &description, is_expected).await;
+    let mut gate = json!({"type": "Upgradeable", "status": status, "reason": reason});
+    gate["message"] = format!("{text}*").into();
+    let part = json!({"status": {"conditions": [gate]}});
+    wait_part::<PlatformStatus>(platform.world.api(), NAME, part).await;
 }
 
-/// The status, reason and message of the gate.
 const OPEN: [&str; 3] = ["True", "AsExpected", "Ready for upgrade"];
 const CLOSED: [&str; 3] = [
     "False",
@@ -117,8 +111,7 @@ pub(super) async fn an_operator_closes_the_gate(platform: &Platform) {
     gate_is(platform, OPEN).await;
 
     // Deleting the CRD removes the environment variable and the role.
-    let crds = platform.world.api::<CustomResourceDefinition>();
-    delete(&crds, &name).await;
+    delete(&platform.world.api::<CustomResourceDefinition>(), &name).await;
     until("no variable", variable, Option::is_none).await;
     let roles = Api::<Role>::namespaced(client.clone(), NAMESPACE);
     let bindings = Api::<RoleBinding>::namespaced(client.clone(), NAMESPACE);

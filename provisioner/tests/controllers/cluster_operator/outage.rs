@@ -17,8 +17,7 @@ pub(super) fn through(relay: &Relay) -> Options {
 }
 
 async fn gate_fails(platform: &Platform, text: &str) {
-    let closed = format!("Upgradeable=False {ERROR}");
-    becomes(platform, &closed, text).await;
+    becomes(platform, &format!("Upgradeable=False {ERROR}"), text).await;
 }
 
 // parity: max-olm-10

@@ -21,14 +21,10 @@ async fn openshift_manifest_grants_sufficient_permissions() {
     }
     install_rights(cluster, &install::openshift(&install::Options::default())).await;
     let kubeconfig = Some(own_kubeconfig(cluster).await);
-    let options = tests::with!(Options, kubeconfig);
-    let provisioner = platform.start_with(options).await;
+    let provisioner = platform.start_with(tests::with!(Options, kubeconfig)).await;
     let statuses = platform.world.api::<PlatformStatus>();
-    wait_for(statuses.clone(), "cluster", "written", |status| {
-        let written = status.status.as_ref()?;
-        (!written.conditions.is_empty()).then_some(())
-    })
-    .await;
+    let written = json!({"status": {"conditions": [{}]}});
+    wait_part(statuses.clone(), "cluster", written).await;
 
     become_openshift(&platform, &["Completed 4.12.7"]).await;
     let nothing = "No platform operators are present in the cluster";
@@ -40,10 +36,8 @@ async fn openshift_manifest_grants_sufficient_permissions() {
     let orphan = json!({"metadata": {"ownerReferences": null}});
     let operators = platform.world.api::<ClusterOperator>();
     merge(&operators, AGGREGATED, &orphan).await;
-    wait_for(operators.clone(), AGGREGATED, "owned", |operator| {
-        (!operator.owner_references().is_empty()).then_some(())
-    })
-    .await;
+    let owned = json!({"metadata": {"ownerReferences": [{}]}});
+    wait_part(operators.clone(), AGGREGATED, owned).await;
     for line in provisioner.lines() {
         assert!(!line.to_string().contains("orbidden"), "{line}");
     }

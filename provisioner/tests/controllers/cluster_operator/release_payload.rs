@@ -15,7 +15,35 @@ const NONE: &str = "No platform operators are present in the cluster";
 async fn reports_are_retried_until_written() {
     let platform = Platform::new().await;
     become_openshift(&platform, &["Completed 4.12.7"]).await;
-    rejected_reports_block_no_others(&platform).await;
+    // A rejected report blocks no others.
+    let relay = Relay::new(platform.world.cluster).await;
+    relay.fails(Fault::Busy(&["/platform-operators-aggregated/status"]));
+    let provisioner = platform.start_with(through(&relay)).await;
+    core_becomes(&platform, ("Available", "True"), "").await;
+    let written = |name: &str, is: u8| format!("rukpak_report_written{{name=\"{name}\"}} {is}");
+    provisioner.counts(&written(CORE, 1)).await;
+    provisioner.counts(&written(AGGREGATED, 0)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let api = platform.world.api::<ClusterOperator>();
+    let status = api.get(AGGREGATED).await.unwrap().status;
+    assert_eq!(status.unwrap_or_default().conditions, []);
+    // One warning per reason, regardless of the number of retries.
+    let mut lines = provisioner.lines();
+    let failure = "failed to update the platform operator status";
+    lines.retain(|line| line.to_string().contains(failure));
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let operation = "write the status of ClusterOperator platform-operators-aggregated";
+    for part in ["WARN", operation] {
+        tests::assert_has(&lines[0], part);
+    }
+    relay.restore();
+    becomes(&platform, "Available=True AsExpected", NONE).await;
+    provisioner.counts(&written(AGGREGATED, 1)).await;
+    drop(provisioner);
+    for name in [AGGREGATED, CORE] {
+        delete(&api, name).await;
+    }
+
     let updating = ["Partial 4.13.0", "Completed 4.12.9"];
     history(platform.world.cluster, &updating).await;
     let release = ("RELEASE_VERSION", "4.13.0".to_owned());
@@ -25,7 +53,6 @@ async fn reports_are_retried_until_written() {
         let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
         tests::with!(Options, flags, environment: vec![release.clone()])
     };
-    let api = platform.world.api::<ClusterOperator>();
     {
         let options = options(&["--controllers=aggregator"]);
         let _provisioner = platform.start_with(options).await;
@@ -53,37 +80,5 @@ async fn reports_are_retried_until_written() {
     assert_eq!(core.metadata.owner_references, None);
     let aggregated = becomes(&platform, "Available=True AsExpected", NONE).await;
     assert_eq!(aggregated.metadata.owner_references, None);
-    let status = aggregated.status.unwrap();
-    assert_eq!(status.versions[0].version, "4.13.0");
-}
-
-/// Leaves no ClusterOperators.
-async fn rejected_reports_block_no_others(platform: &Platform) {
-    let relay = Relay::new(platform.world.cluster).await;
-    relay.fails(Fault::Busy(&["/platform-operators-aggregated/status"]));
-    let provisioner = platform.start_with(through(&relay)).await;
-    core_becomes(platform, ("Available", "True"), "").await;
-    let written = |name: &str, is: u8| format!("rukpak_report_written{{name=\"{name}\"}} {is}");
-    provisioner.counts(&written(CORE, 1)).await;
-    provisioner.counts(&written(AGGREGATED, 0)).await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let operators = platform.world.api::<ClusterOperator>();
-    let status = operators.get(AGGREGATED).await.unwrap().status;
-    assert_eq!(status.unwrap_or_default().conditions, []);
-    // One warning per reason, regardless of the number of retries.
-    let mut lines = provisioner.lines();
-    let failure = "failed to update the platform operator status";
-    lines.retain(|line| line.to_string().contains(failure));
-    assert_eq!(lines.len(), 1, "{lines:?}");
-    let operation = "write the status of ClusterOperator platform-operators-aggregated";
-    for part in ["WARN", operation] {
-        tests::assert_has(&lines[0], part);
-    }
-    relay.restore();
-    becomes(platform, "Available=True AsExpected", NONE).await;
-    provisioner.counts(&written(AGGREGATED, 1)).await;
-    drop(provisioner);
-    for name in [AGGREGATED, CORE] {
-        delete(&operators, name).await;
-    }
+    assert_eq!(aggregated.status.unwrap().versions[0].version, "4.13.0");
 }

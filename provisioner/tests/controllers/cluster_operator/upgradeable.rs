@@ -12,13 +12,11 @@ const INCOMPATIBLE: &str = "IncompatibleOperatorsInstalled";
 
 /// Returns catalog documents in which the bundle has another max OpenShift version.
 fn listed(name: &str, image: &str, newest: &str) -> Vec<Value> {
-    let bundle = bundle(name, "1.0.0", image);
-    package(name, &[with_maximum(bundle, newest)])
+    package(name, &[with_maximum(bundle(name, "1.0.0", image), newest)])
 }
 
 async fn is_closed(platform: &Platform, text: &str) {
-    let closed = format!("Upgradeable=False {INCOMPATIBLE}");
-    becomes(platform, &closed, text).await;
+    becomes(platform, &format!("Upgradeable=False {INCOMPATIBLE}"), text).await;
 }
 
 // parity: max-1, max-3, max-6, max-16
@@ -135,8 +133,7 @@ async fn the_catalog_of_a_subscription_opens_the_gate() {
     gate_opens(&platform).await;
 
     // OLM's ClusterOperator ignores the value in the catalog.
-    let name = "operator-lifecycle-manager";
-    let component = ClusterOperator::new(name, ClusterOperatorSpec {});
+    let component = ClusterOperator::new("operator-lifecycle-manager", ClusterOperatorSpec {});
     create(&world.api(), &component).await;
     let differs = "- blocks the upgrade, because OLM ignores the value in the catalog: default/moon.v1.0.0 (OLM reads 4.12, the \
                    catalog declares 4.13)";

@@ -12,55 +12,6 @@ use crate::support::operator;
 #[tokio::test]
 async fn bundle_content_is_served_to_readers() {
     let site = Site::new().await;
-    let token = site.token(&["bundle-reader"]).await;
-    invalid_tokens_and_unknown_routes_are_rejected(&site).await;
-    missing_content_is_explained(&site, &token).await;
-    plain_content_is_served_as_it_came(&site, &token).await;
-    registry_content_is_served_in_both_forms(&site, &token).await;
-}
-
-async fn plain_content_is_served_as_it_came(site: &Site, token: &str) {
-    let content = saying("hello");
-    let bundle = site.bundle("plain", image()).await;
-    site.unpacked(&bundle, &site.stored(&content)).await;
-    let path = format!("/bundles/{}.tgz", bundle.name_any());
-
-    let answer = site.get(&path, token).await;
-    assert_eq!(answer.content(), content);
-    assert_eq!(answer.header("content-type"), "application/gzip");
-    let tag = format!("\"{}\"", digest(&content));
-    assert_eq!(answer.header("etag"), tag);
-
-    let again = site.request(Method::GET, &path, token).await;
-    let again = Answer::from_request(again.header("If-None-Match", &tag)).await;
-    assert_eq!((again.status.as_u16(), again.body.len()), (304, 0));
-
-    let head = Answer::from_request(site.request(Method::HEAD, &path, token).await).await;
-    assert_eq!((head.status.as_u16(), head.body.len()), (200, 0));
-    assert_eq!(head.header("etag"), tag);
-}
-
-async fn registry_content_is_served_in_both_forms(site: &Site, token: &str) {
-    let content = operator("etcd", "1.0.0", &[]);
-    let bundle = site.bundle("registry", image()).await;
-    site.unpacked(&bundle, &site.stored(&content)).await;
-    let path = format!("/bundles/{}.tgz", bundle.name_any());
-
-    let answer = site.get(&path, token).await;
-    let plain = answer.content();
-    let text = plain.read("manifests/manifest.yaml").unwrap();
-    let text = std::str::from_utf8(text).unwrap();
-    assert_has(text, "kind: Deployment\n");
-    assert!(!text.contains("ClusterServiceVersion"), "{text}");
-    assert_eq!(answer.header("etag"), format!("\"{}\"", digest(&plain)));
-
-    let again = site.get(&format!("{path}?content=plain"), token).await;
-    assert_eq!(again.body, answer.body);
-    let original = site.get(&format!("{path}?content=original"), token).await;
-    assert_eq!(original.content(), content);
-}
-
-async fn invalid_tokens_and_unknown_routes_are_rejected(site: &Site) {
     let browser = site.browser(&site.ca().await);
     for (method, path) in [
         (Method::GET, "/bundles/a.tgz"),
@@ -72,8 +23,7 @@ async fn invalid_tokens_and_unknown_routes_are_rejected(site: &Site) {
         assert_eq!(answer.status, 401, "{method} {path}");
         assert_eq!(answer.header("www-authenticate"), "Bearer");
         if method != Method::HEAD {
-            let remedy = "*Authorization: Bearer <token>*";
-            answer.assert_rejected(401, "Unauthorized", remedy);
+            answer.assert_rejected(401, "Unauthorized", "*Authorization: Bearer <token>*");
         }
     }
 
@@ -81,14 +31,12 @@ async fn invalid_tokens_and_unknown_routes_are_rejected(site: &Site) {
     // The payload of a real token with an invalid signature.
     let mut parts: Vec<_> = token.split('.').collect();
     parts[2] = "c2lnbmF0dXJl";
-    let forged = parts.join(".");
-    for bad in [forged.as_str(), "nonsense", "a.b.c"] {
+    for bad in [parts.join(".").as_str(), "nonsense", "a.b.c"] {
         let answer = site.get("/bundles/a.tgz", bad).await;
         answer.assert_rejected(401, "Unauthorized", "*the token is invalid or expired*");
         let message = answer.rejection().2;
         assert!(!message.contains(bad), "{message}");
-        let large = site.put("a", bad, vec![0; 8 << 20]).await;
-        assert_eq!(large.status, 401);
+        assert_eq!(site.put("a", bad, vec![0; 8 << 20]).await.status, 401);
     }
 
     let unknown = "/ /bundles /bundles/ /bundles/a /bundles/..%2fa.tgz /metrics /bundles/a/b.tgz";
@@ -101,21 +49,20 @@ async fn invalid_tokens_and_unknown_routes_are_rejected(site: &Site) {
         (Method::POST, "/uploads/a.tgz"),
         (Method::DELETE, "/uploads/a.tgz"),
     ] {
-        let request = site.request(method.clone(), path, &token).await;
-        let answer = Answer::from_request(request).await;
+        let answer = Answer::from_request(site.request(method.clone(), path, &token).await).await;
         assert_eq!(answer.status, 405, "{method} {path}");
     }
-}
 
-async fn missing_content_is_explained(site: &Site, token: &str) {
-    let absent = site.get("/bundles/absent.tgz", token).await;
+    // Missing content is explained.
+    let token = site.token(&["bundle-reader"]).await;
+    let absent = site.get("/bundles/absent.tgz", &token).await;
     absent.assert_rejected(404, "NotFound", "Bundle absent not found");
 
     let bundle = site.bundle("plain", image()).await;
     let name = bundle.name_any();
     let path = format!("/bundles/{name}.tgz");
     let missing = format!("Bundle {name} has no content yet");
-    let answer = site.get(&path, token).await;
+    let answer = site.get(&path, &token).await;
     answer.assert_rejected(404, "NotUnpacked", &missing);
 
     let condition = json!({
@@ -124,20 +71,57 @@ async fn missing_content_is_explained(site: &Site, token: &str) {
     });
     let failing = json!({"status": {"phase": "Failing", "conditions": [condition]}});
     site.patch(&bundle, &failing).await;
-    let answer = site.get(&path, token).await;
+    let answer = site.get(&path, &token).await;
     answer.assert_rejected(404, "NotUnpacked", &format!("{missing}: no such image"));
 
     // The store was lost, and the controller is about to fetch the content again.
     site.unpacked(&bundle, &digest(&saying("lost"))).await;
-    let lost = site.get(&path, token).await;
+    let lost = site.get(&path, &token).await;
     assert_eq!(lost.status, 503);
     assert_eq!(lost.header("retry-after"), "5");
+
+    // Plain content is served unchanged.
+    let content = saying("hello");
+    let bundle = site.bundle("plain", image()).await;
+    site.unpacked(&bundle, &site.stored(&content)).await;
+    let path = format!("/bundles/{}.tgz", bundle.name_any());
+    let answer = site.get(&path, &token).await;
+    assert_eq!(answer.content(), content);
+    assert_eq!(answer.header("content-type"), "application/gzip");
+    let tag = format!("\"{}\"", digest(&content));
+    assert_eq!(answer.header("etag"), tag);
+
+    let again = site.request(Method::GET, &path, &token).await;
+    let again = Answer::from_request(again.header("If-None-Match", &tag)).await;
+    assert_eq!((again.status.as_u16(), again.body.len()), (304, 0));
+
+    let head = Answer::from_request(site.request(Method::HEAD, &path, &token).await).await;
+    assert_eq!((head.status.as_u16(), head.body.len()), (200, 0));
+    assert_eq!(head.header("etag"), tag);
+
+    // Registry content is served in both forms.
+    let content = operator("etcd", "1.0.0", &[]);
+    let bundle = site.bundle("registry", image()).await;
+    site.unpacked(&bundle, &site.stored(&content)).await;
+    let path = format!("/bundles/{}.tgz", bundle.name_any());
+    let answer = site.get(&path, &token).await;
+    let plain = answer.content();
+    let text = plain.read("manifests/manifest.yaml").unwrap();
+    let text = std::str::from_utf8(text).unwrap();
+    assert_has(text, "kind: Deployment\n");
+    assert!(!text.contains("ClusterServiceVersion"), "{text}");
+    assert_eq!(answer.header("etag"), format!("\"{}\"", digest(&plain)));
+
+    let again = site.get(&format!("{path}?content=plain"), &token).await;
+    assert_eq!(again.body, answer.body);
+    let original = site.get(&format!("{path}?content=original"), &token).await;
+    assert_eq!(original.content(), content);
 }
 
 #[tokio::test]
 async fn every_download_takes_a_slot() {
     let options = tests::with!(Options, downloads: 1);
-    let mut site = Site::start_with(namespace().await, options, |_| {}).await;
+    let mut site = Site::start_with(namespace().await, options, false).await;
     site.until_ready().await;
     let token = site.token(&["bundle-reader", "bundle-uploader"]).await;
     let plain = site.bundle("plain", image()).await;

@@ -28,16 +28,15 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use unpacker::{Digest, Format, Store, Tree, store::Budget};
 
 use crate::support::{
-    self, Provisioner, SYSTEM, WAIT_TIMEOUT, apply, create, found, merge_status, namespace_object,
-    unique, upload,
+    self, Provisioner, SYSTEM, WAIT_TIMEOUT, apply, archive, create, found, merge_status,
+    namespace_object, unique, upload,
 };
 
 /// Returns the control plane of these tests, with the project's CRDs and the two roles of the install file.
 pub(super) async fn cluster() -> &'static Cluster {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     let start = || async {
-        let options = cluster::Options::new(Controllers::Off, None);
-        let cluster = support::own(&options).await;
+        let cluster = support::own(&cluster::Options::new(Controllers::Off, None)).await;
         apply_roles(&cluster).await;
         cluster
     };
@@ -88,7 +87,6 @@ pub(crate) async fn visit(client: Client, to: &Provisioner) -> (reqwest::Client,
     (browser(SYSTEM, port, &ca), base)
 }
 
-/// Returns the CA bundle of a content service, as soon as it is published.
 async fn ca(client: Client, namespace: &str) -> String {
     let maps = Api::<ConfigMap>::namespaced(client, namespace);
     found("the published CA", async || {
@@ -98,7 +96,6 @@ async fn ca(client: Client, namespace: &str) -> String {
     .await
 }
 
-/// Returns a client that trusts only this CA bundle, with a new connection.
 fn browser(namespace: &str, port: u16, ca: &str) -> reqwest::Client {
     let ca = reqwest::Certificate::from_pem_bundle(ca.as_bytes()).unwrap();
     let address = ([127, 0, 0, 1], port).into();
@@ -128,38 +125,29 @@ pub(super) struct Site {
 impl Site {
     /// Starts a service in a new namespace, and waits until it is ready.
     pub(super) async fn new() -> Self {
-        Self::with(|_| {}).await
+        Self::with_store(false).await
     }
 
-    pub(super) async fn with(change: impl FnOnce(&mut Settings)) -> Self {
+    pub(super) async fn with_store(is_persistent: bool) -> Self {
         let namespace = namespace().await;
-        let mut site = Self::start(namespace, None, change).await;
+        let mut site = Self::start_with(namespace, Options::default(), is_persistent).await;
         site.until_ready().await;
         site
     }
 
     /// Starts a service in an existing namespace, without waiting.
-    pub(super) async fn start(
-        namespace: String,
-        tls_secret: Option<&str>,
-        change: impl FnOnce(&mut Settings),
-    ) -> Self {
+    pub(super) async fn start(namespace: String, tls_secret: Option<&str>) -> Self {
         let options = tests::with!(Options, tls_secret: tls_secret.map(str::to_owned));
-        Self::start_with(namespace, options, change).await
+        Self::start_with(namespace, options, false).await
     }
 
     /// Like [`Site::start`], with other options. The service listens on a free port.
-    pub(super) async fn start_with(
-        namespace: String,
-        options: Options,
-        change: impl FnOnce(&mut Settings),
-    ) -> Self {
+    pub(super) async fn start_with(namespace: String, options: Options, persistent: bool) -> Self {
         let cluster = cluster().await;
         let client = cluster.client().unwrap();
         let address = format!("https://core.{namespace}.svc");
-        let mut settings = tests::with!(Settings, system_namespace: namespace.clone(),
+        let settings = tests::with!(Settings, system_namespace: namespace.clone(), persistent_store: persistent,
             external_address: address.clone(), content_address: address);
-        change(&mut settings);
         let conversions = Arc::new(Conversions::new(settings.manifests));
         let dir = tempfile::tempdir().unwrap();
         let (disk, memory) = (1 << 30, 1 << 20);
@@ -210,7 +198,6 @@ impl Site {
         drop(self.dir);
     }
 
-    /// Returns the CA bundle, as soon as it is published.
     pub(super) async fn ca(&self) -> String {
         ca(self.client.clone(), &self.namespace).await
     }
@@ -223,7 +210,6 @@ impl Site {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Returns a client that trusts only this CA bundle, with a new connection.
     pub(super) fn browser(&self, ca: &str) -> reqwest::Client {
         browser(&self.namespace, self.port, ca)
     }
@@ -247,7 +233,7 @@ impl Site {
     }
 
     pub(super) async fn upload(&self, bundle: &str, token: &str, content: &Content) -> Answer {
-        self.put(bundle, token, packed(content)).await
+        self.put(bundle, token, archive(content)).await
     }
 
     pub(super) async fn token(&self, roles: &[&str]) -> String {
@@ -283,8 +269,7 @@ impl Site {
 
     /// Creates a Bundle that accepts only the upload with this digest.
     pub(super) async fn expecting(&self, digest: &Digest) -> Bundle {
-        let source = upload(Some(digest.to_string()));
-        self.bundle("plain", source).await
+        self.bundle("plain", upload(Some(digest.to_string()))).await
     }
 
     /// Writes the status of an unpacked Bundle, as the Bundle controller does.
@@ -297,7 +282,6 @@ impl Site {
         merge_status(&self.bundles(), &bundle.name_any(), status).await;
     }
 
-    /// Returns the Bundle as it is now.
     pub(super) async fn fresh(&self, bundle: &Bundle) -> Bundle {
         self.bundles().get(&bundle.name_any()).await.unwrap()
     }
@@ -308,7 +292,6 @@ impl Site {
     }
 }
 
-/// A response that was read to its end.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
@@ -331,7 +314,6 @@ impl Answer {
         value.unwrap_or_default()
     }
 
-    /// Returns status, reason and message of an error response.
     pub(super) fn rejection(&self) -> (u16, String, String) {
         let problem: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         let text = |key: &str| problem[key].as_str().unwrap_or_default().to_owned();
@@ -348,8 +330,7 @@ impl Answer {
 
     pub(super) fn content(&self) -> Content {
         assert_eq!(self.status, StatusCode::OK, "{:?}", self.rejection());
-        let options = unpacker::Options::default();
-        let unpacked = unpacker::stream(self.body.as_slice(), &options);
+        let unpacked = unpacker::stream(self.body.as_slice(), &unpacker::Options::default());
         unpacked.unwrap().content
     }
 }
@@ -364,25 +345,17 @@ pub(super) fn image() -> BundleSource {
     support::image("example.com/a/b:v1")
 }
 
-/// Returns content of one ConfigMap with this text.
 pub(super) fn saying(text: &str) -> Content {
     let map = support::config_map("default", "a", text);
     support::content(&[("manifests/map.yaml", map)])
 }
 
 pub(super) fn noise(bytes: usize) -> Content {
-    let mut random = fastrand::Rng::with_seed(7);
-    let noise: Vec<u8> = (0..bytes).map(|_| random.u8(..)).collect();
+    let noise = tests::noise(7, bytes);
     let mut builder = Builder::new(Limits::default());
     let added = builder.add("manifests/noise", 0o644, &mut noise.as_slice());
     added.unwrap();
     builder.finish()
-}
-
-pub(super) fn packed(content: &Content) -> Vec<u8> {
-    let mut archive = Vec::new();
-    unpacker::pack(content, Format::TarGz, &mut archive).unwrap();
-    archive
 }
 
 pub(super) fn digest(content: &Content) -> Digest {

@@ -28,7 +28,6 @@ async fn until_trusted(site: &Site, ca: &str) {
     until("the service is trusted", trusted, |trusted| *trusted).await;
 }
 
-/// Returns the CA bundle that is published instead of the first one.
 async fn another(site: &Site, first: &str) -> String {
     let published = async || site.ca().await;
     until("another CA", published, |found| found != first).await
@@ -42,18 +41,11 @@ async fn annotate(site: &Site, annotations: Value) {
 // parity: rukpak-23, rukpak-44
 #[tokio::test]
 async fn replicas_share_one_ca_that_is_replaced_and_rotated() {
-    let site = replicas_share_one_ca().await;
-    lost_or_damaged_ca_is_replaced(&site).await;
-    successor_is_published_before_it_signs(&site).await;
-    site.stop().await;
-}
-
-/// Each replica has its own certificate. Returns one replica; the others have ended.
-async fn replicas_share_one_ca() -> Site {
+    // Each replica has its own certificate.
     let namespace = namespace().await;
     let mut sites = Vec::new();
     for _ in 0..3 {
-        sites.push(Site::start(namespace.clone(), None, |_| {}).await);
+        sites.push(Site::start(namespace.clone(), None).await);
     }
     for site in &mut sites {
         site.until_ready().await;
@@ -69,74 +61,92 @@ async fn replicas_share_one_ca() -> Site {
     for other in sites {
         other.stop().await;
     }
-    site
-}
 
-async fn lost_or_damaged_ca_is_replaced(site: &Site) {
     let first = site.ca().await;
-    assert!(is_trusted(site, &first).await);
+    assert!(is_trusted(&site, &first).await);
     // The ConfigMap is published again after any event that wakes the service: here a change of the Secret.
     delete(&site.config_maps(), NAME).await;
-    annotate(site, json!({"example.com/note": "x"})).await;
+    annotate(&site, json!({"example.com/note": "x"})).await;
     assert_eq!(site.ca().await, first);
     let secret = site.secrets().get(NAME).await.unwrap();
     assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/tls"));
     delete(&site.secrets(), NAME).await;
-    let second = another(site, &first).await;
-    assert!(is_trusted(site, &second).await);
-    assert!(!is_trusted(site, &first).await);
+    let second = another(&site, &first).await;
+    assert!(is_trusted(&site, &second).await);
+    assert!(!is_trusted(&site, &first).await);
     // A damaged Secret is replaced, too.
     let damage = json!({"data": {"tls.key": "bm9uc2Vuc2U="}});
     merge(&site.secrets(), NAME, &damage).await;
-    let third = another(site, &second).await;
-    assert!(is_trusted(site, &third).await);
-}
+    assert!(is_trusted(&site, &another(&site, &second).await).await);
 
-async fn successor_is_published_before_it_signs(site: &Site) {
+    // The successor is published before it signs.
     let first = site.ca().await;
     let secret = site.secrets().get(NAME).await.unwrap();
     let soon = Timestamp::now() + SignedDuration::from_hours(50 * 24);
     assert!(secret.annotations().contains_key("core.rukpak.io/ends"));
-    annotate(site, json!({"core.rukpak.io/ends": soon.to_string()})).await;
-    let both = another(site, &first).await;
+    annotate(&site, json!({"core.rukpak.io/ends": soon.to_string()})).await;
+    let both = another(&site, &first).await;
     assert_eq!(both.matches("BEGIN CERTIFICATE").count(), 2);
     assert!(both.starts_with(first.trim_end()));
-    assert!(is_trusted(site, &first).await && is_trusted(site, &both).await);
+    assert!(is_trusted(&site, &first).await && is_trusted(&site, &both).await);
 
     // A month before its expiry, and a month after its successor was published.
     let past = Timestamp::now() + SignedDuration::from_hours(330 * 24);
     let soon = Timestamp::now() + SignedDuration::from_hours(20 * 24);
     let (soon, past) = (soon.to_string(), past.to_string());
     let ends = json!({"core.rukpak.io/ends": soon, "core.rukpak.io/successor-ends": past});
-    annotate(site, ends).await;
-    let signs = async || is_trusted(site, &first).await;
+    annotate(&site, ends).await;
+    let signs = async || is_trusted(&site, &first).await;
     until("succession", signs, |signs| !signs).await;
     // A client that has read the ConfigMap in that month still trusts the service.
-    assert!(is_trusted(site, &both).await);
-    assert!(is_trusted(site, &site.ca().await).await);
+    assert!(is_trusted(&site, &both).await);
+    assert!(is_trusted(&site, &site.ca().await).await);
+    site.stop().await;
 }
 
 // parity: rukpak-44
 #[tokio::test]
 async fn foreign_secrets_are_followed_and_never_overwritten() {
-    foreign_secrets_are_never_overwritten().await;
-    secret_of_cert_manager_is_followed().await;
-}
-
-async fn foreign_secrets_are_never_overwritten() {
-    let namespace = namespace().await;
+    let taken = namespace().await;
     let client = super::support::cluster().await.client().unwrap();
-    let theirs = secret(NAME, &ca(&namespace));
-    let before = create(&Api::namespaced(client, &namespace), &theirs).await;
-    let mut site = Site::start(namespace.clone(), None, |_| {}).await;
+    let before = create(&Api::namespaced(client, &taken), &secret(NAME, &ca(&taken))).await;
+    let mut site = Site::start(taken.clone(), None).await;
     // Another replica serves with it, because its options name the Secret; in between the first replica has read it.
-    let mut other = Site::start(namespace, Some(NAME), |_| {}).await;
+    let mut other = Site::start(taken, Some(NAME)).await;
     other.until_ready().await;
     assert!(!*site.ready.borrow());
     assert_eq!(site.secrets().get(NAME).await.unwrap(), before);
     // The remedy that its log names.
     delete(&site.secrets(), NAME).await;
     site.until_ready().await;
+
+    // The Secret of cert-manager is configured, and does not exist yet.
+    let namespace = namespace().await;
+    let mut site = Site::start(namespace.clone(), Some("given")).await;
+    assert!(!*site.ready.borrow());
+    let first = ca(&namespace);
+    let secrets = site.secrets();
+    create(&secrets, &secret("given", &first)).await;
+    site.until_ready().await;
+    assert_eq!(site.ca().await, first.ca);
+    assert!(is_trusted(&site, &first.ca).await);
+
+    let replace = async |served: &Served| {
+        let (params, secret) = (PostParams::default(), secret("given", served));
+        secrets.replace("given", &params, &secret).await.unwrap();
+    };
+    let second = ca(&namespace);
+    replace(&second).await;
+    until_trusted(&site, &second.ca).await;
+
+    // The key of another certificate is unusable, and changes nothing.
+    let mixed = tests::with!(ca(&namespace) => key: first.key);
+    replace(&mixed).await;
+    assert!(is_trusted(&site, &second.ca).await);
+    let third = ca(&namespace);
+    replace(&third).await;
+    until_trusted(&site, &third.ca).await;
+    assert_eq!(secrets.get_opt(NAME).await.unwrap(), None);
 }
 
 /// A CA that is also the serving certificate, for all names of the service.
@@ -166,34 +176,4 @@ fn secret(name: &str, served: &Served) -> Secret {
     let secret =
         json!({"metadata": {"name": name}, "type": "kubernetes.io/tls", "stringData": data});
     serde_json::from_value(secret).unwrap()
-}
-
-async fn secret_of_cert_manager_is_followed() {
-    let namespace = namespace().await;
-    // The Secret is configured, and does not exist yet.
-    let mut site = Site::start(namespace.clone(), Some("given"), |_| {}).await;
-    assert!(!*site.ready.borrow());
-    let first = ca(&namespace);
-    let secrets = site.secrets();
-    create(&secrets, &secret("given", &first)).await;
-    site.until_ready().await;
-    assert_eq!(site.ca().await, first.ca);
-    assert!(is_trusted(&site, &first.ca).await);
-
-    let replace = async |served: &Served| {
-        let (params, secret) = (PostParams::default(), secret("given", served));
-        secrets.replace("given", &params, &secret).await.unwrap();
-    };
-    let second = ca(&namespace);
-    replace(&second).await;
-    until_trusted(&site, &second.ca).await;
-
-    // The key of another certificate is unusable, and changes nothing.
-    let mixed = tests::with!(ca(&namespace) => key: first.key);
-    replace(&mixed).await;
-    assert!(is_trusted(&site, &second.ca).await);
-    let third = ca(&namespace);
-    replace(&third).await;
-    until_trusted(&site, &third.ca).await;
-    assert_eq!(secrets.get_opt(NAME).await.unwrap(), None);
 }

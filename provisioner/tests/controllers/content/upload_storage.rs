@@ -38,16 +38,9 @@ async fn restore(site: &Site, bundle: &Bundle) -> Result<Option<upload::Upload>,
 #[tokio::test]
 async fn uploads_outlast_the_store_and_damage_is_noticed() {
     let site = Site::new().await;
-    upload_survives_the_loss_of_the_store(&site).await;
-    damage_is_noticed_and_another_upload_heals_it(&site).await;
-    foreign_config_maps_are_not_changed(&site).await;
-    Box::pin(large_uploads_are_kept_in_a_persistent_store()).await;
-}
-
-async fn upload_survives_the_loss_of_the_store(site: &Site) {
     let bundle = site.waiting().await;
     let content = noise(2 << 20);
-    assert_eq!(upload_of(site, &bundle, &content).await, Stored);
+    assert_eq!(upload_of(&site, &bundle, &content).await, Stored);
     for number in 0..3 {
         let name = format!("{}-upload-{number}", bundle.name_any());
         let map = site.config_maps().get(&name).await.unwrap();
@@ -60,15 +53,15 @@ async fn upload_survives_the_loss_of_the_store(site: &Site) {
     let dir = tempfile::tempdir().unwrap();
     let (disk, memory) = (1 << 30, 0);
     let empty = Store::open(dir.path(), Budget { disk, memory }).unwrap();
-    let upload = restore(site, &bundle).await.unwrap().unwrap();
+    let upload = restore(&site, &bundle).await.unwrap().unwrap();
     let back = upload.store(&empty, &Options::default()).unwrap();
     assert_eq!(back.digest, digest(&content));
-    assert_eq!(upload_of(site, &bundle, &content).await, AlreadyStored);
+    assert_eq!(upload_of(&site, &bundle, &content).await, AlreadyStored);
 
     // Another upload replaces a longer or incomplete one.
     let short = saying("short");
-    upload_of(site, &bundle, &short).await;
-    assert_eq!(restored(site, &bundle).await, Some(digest(&short)));
+    upload_of(&site, &bundle, &short).await;
+    assert_eq!(restored(&site, &bundle).await, Some(digest(&short)));
     for number in 1..3 {
         let name = format!("{}-upload-{number}", bundle.name_any());
         let left = site.config_maps().get_opt(&name).await.unwrap();
@@ -77,30 +70,28 @@ async fn upload_survives_the_loss_of_the_store(site: &Site) {
     // The process was killed before the index was written.
     let index = format!("{}-upload", bundle.name_any());
     delete(&site.config_maps(), &index).await;
-    assert_eq!(restored(site, &bundle).await, None);
+    assert_eq!(restored(&site, &bundle).await, None);
     let second = saying("second");
-    assert_eq!(upload_of(site, &bundle, &second).await, Stored);
-    assert_eq!(restored(site, &bundle).await, Some(digest(&second)));
+    assert_eq!(upload_of(&site, &bundle, &second).await, Stored);
+    assert_eq!(restored(&site, &bundle).await, Some(digest(&second)));
 
     // Without a garbage collector, the ConfigMaps of a deleted Bundle remain. They do not belong to its successor.
     delete(&site.bundles(), &bundle.name_any()).await;
     let successor = Bundle::new(&bundle.name_any(), bundle.spec.clone());
     let successor = create(&site.bundles(), &successor).await;
-    assert_eq!(restored(site, &successor).await, None);
-    assert_eq!(upload_of(site, &successor, &second).await, Stored);
-    assert_eq!(restored(site, &successor).await, Some(digest(&second)));
-}
+    assert_eq!(restored(&site, &successor).await, None);
+    assert_eq!(upload_of(&site, &successor, &second).await, Stored);
+    assert_eq!(restored(&site, &successor).await, Some(digest(&second)));
 
-async fn damage_is_noticed_and_another_upload_heals_it(site: &Site) {
+    // Damaged content is detected, and another upload replaces it.
     let bundle = site.waiting().await;
     let content = noise(1 << 20);
     let maps = site.config_maps();
     let chunk = format!("{}-upload-1", bundle.name_any());
-
-    upload_of(site, &bundle, &content).await;
+    upload_of(&site, &bundle, &content).await;
     let mut changed = maps.get(&chunk).await.unwrap();
     delete(&maps, &chunk).await;
-    let error = restore(site, &bundle).await.unwrap_err();
+    let error = restore(&site, &bundle).await.unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
     assert_has(error, &chunk);
 
@@ -108,35 +99,34 @@ async fn damage_is_noticed_and_another_upload_heals_it(site: &Site) {
     let data = changed.binary_data.as_mut().unwrap();
     data.get_mut("archive").unwrap().0[0] ^= 1;
     create(&maps, &changed).await;
-    let error = restore(site, &bundle).await.unwrap_err();
+    let error = restore(&site, &bundle).await.unwrap_err();
     assert_has(error, "its bytes differ from the upload");
 
     // The same content replaces damaged content, and so does other content.
-    assert_eq!(upload_of(site, &bundle, &content).await, Stored);
-    assert_eq!(restored(site, &bundle).await, Some(digest(&content)));
+    assert_eq!(upload_of(&site, &bundle, &content).await, Stored);
+    assert_eq!(restored(&site, &bundle).await, Some(digest(&content)));
     delete(&maps, &chunk).await;
     let other = saying("other");
-    upload_of(site, &bundle, &other).await;
-    assert_eq!(restored(site, &bundle).await, Some(digest(&other)));
-}
+    upload_of(&site, &bundle, &other).await;
+    assert_eq!(restored(&site, &bundle).await, Some(digest(&other)));
 
-async fn foreign_config_maps_are_not_changed(site: &Site) {
+    // Foreign ConfigMaps are not changed.
     for suffix in ["upload", "upload-0"] {
         let bundle = site.waiting().await;
         let name = format!("{}-{suffix}", bundle.name_any());
         let foreign = config_map(&site.namespace, &name, &unique("foreign"));
-        let maps = site.config_maps();
         let before = create(&maps, &serde_json::from_value(foreign).unwrap()).await;
-        let error = persist(site, &bundle, &saying("x")).await.unwrap_err();
+        let error = persist(&site, &bundle, &saying("x")).await.unwrap_err();
         let message = format!("ConfigMap {}/{name} already exists", site.namespace);
         assert!(error.to_string().starts_with(&message), "{error}");
         assert_eq!(maps.get(&name).await.unwrap(), before);
-        assert_eq!(restored(site, &bundle).await, None);
+        assert_eq!(restored(&site, &bundle).await, None);
     }
+    Box::pin(large_uploads_are_kept_in_a_persistent_store()).await;
 }
 
 async fn large_uploads_are_kept_in_a_persistent_store() {
-    let site = Site::with(|settings| settings.persistent_store = true).await;
+    let site = Site::with_store(true).await;
     let token = site.token(&["bundle-uploader"]).await;
     let bundle = site.waiting().await;
     let name = bundle.name_any();

@@ -16,11 +16,10 @@ use serde_json::{Value, json};
 use tests::assert_has;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::support::{Answer, Site, digest, image, noise, packed, saying};
+use super::support::{Answer, Site, digest, image, noise, saying};
 use super::upload_storage::restored;
-use crate::support::{self, create, delete, eventually, list, unique, upload};
+use crate::support::{self, archive, create, delete, eventually, list, unique, upload};
 
-/// Returns the names of all ConfigMaps except that of the CA.
 pub(super) async fn maps(site: &Site) -> Vec<String> {
     let all = list(&site.config_maps()).await;
     let names = all.iter().map(ResourceExt::name_any);
@@ -42,25 +41,57 @@ async fn clear(site: &Site) {
 async fn uploads_are_kept_or_rejected_without_a_trace() {
     let site = Site::new().await;
     let token = site.token(&["bundle-uploader"]).await;
-    invalid_archives_leave_nothing(&site, &token).await;
-    rejected_uploads_take_no_content(&site, &token).await;
-    clear(&site).await;
-    an_upload_is_stored_and_reported_in_the_bundle(&site, &token).await;
-    uploads_are_answered_as_rukpak_answers_them(&site, &token).await;
-    site.stop().await;
-}
+    let bundle = site.waiting().await;
+    let name = bundle.name_any();
+    let half = archive(&noise(100_000));
+    for (body, status, reason, message) in tests::rows![
+        b"not an archive".to_vec(), 415, "NotGzip" => "*";
+        Vec::new(), 422, "ArchiveTruncated" => "*";
+        half[..half.len() / 2].to_vec(), 422, "ArchiveTruncated" => "*";
+        archive(&noise(9 << 20)), 413, "TooLargeForCluster" => "*8388608*--persistent-storage*";
+    ] {
+        let answer = site.put(&name, &token, body).await;
+        answer.assert_rejected(status, reason, message);
+    }
+    assert_eq!(maps(&site).await, Vec::<String>::new());
+    assert!(site.store.hold(&digest(&noise(9 << 20))).is_err());
+    assert_eq!(site.fresh(&bundle).await.status, None);
 
-async fn an_upload_is_stored_and_reported_in_the_bundle(site: &Site, token: &str) {
+    // Rejected uploads take no content.
+    let (content, other) = (saying("this"), saying("other"));
+    let first = site.expecting(&digest(&content)).await.name_any();
+    let second = site.expecting(&digest(&content)).await.name_any();
+    let third = site.expecting(&digest(&other)).await.name_any();
+    for (name, content, status) in tests::rows![
+        &first, &content => 201;
+        &second, &content => 201;
+        &third, &content => 422;
+        &second, &other => 422;
+    ] {
+        let answer = site.upload(name, &token, content).await;
+        assert_eq!(answer.status, status, "{:?}", answer.rejection());
+        if status == 422 {
+            answer.assert_rejected(422, "DigestMismatch", "*spec.source.upload.digest*");
+        }
+    }
+    assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
+    // The Bundle is unpacked from other content, and the uploaded content equals that of the others.
+    let fourth = site.waiting().await;
+    site.unpacked(&fourth, &digest(&other)).await;
+    let late = site.upload(&fourth.name_any(), &token, &content).await;
+    assert_eq!(late.rejection().1, "AlreadyUnpacked");
+    assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
+
+    clear(&site).await;
     let bundle = site.waiting().await;
     let name = bundle.name_any();
     let content = saying("hello");
-
-    let answer = site.upload(&name, token, &content).await;
+    let answer = site.upload(&name, &token, &content).await;
     assert_eq!(answer.status, 201, "{:?}", answer.rejection());
     let accepted: Value = serde_json::from_slice(&answer.body).unwrap();
     assert_eq!(accepted["digest"], digest(&content).to_string());
     let expected = ["upload", "upload-0"].map(|suffix| format!("{name}-{suffix}"));
-    assert_eq!(maps(site).await, expected);
+    assert_eq!(maps(&site).await, expected);
 
     let status = site.fresh(&bundle).await.status.unwrap();
     assert_eq!(status.phase, Some(Phase::Pending));
@@ -71,13 +102,15 @@ async fn an_upload_is_stored_and_reported_in_the_bundle(site: &Site, token: &str
     assert_eq!(condition.message, message);
 
     let path = format!("/uploads/{name}.tgz");
-    assert_eq!(site.get(&path, token).await.content(), content);
-    assert_eq!(restored(site, &bundle).await, Some(digest(&content)));
+    assert_eq!(site.get(&path, &token).await.content(), content);
+    assert_eq!(restored(&site, &bundle).await, Some(digest(&content)));
+
+    uploads_are_answered_as_rukpak_answers_them(&site, &token).await;
+    site.stop().await;
 }
 
 async fn uploads_are_answered_as_rukpak_answers_them(site: &Site, token: &str) {
     let (first, second) = (saying("first"), saying("second"));
-
     let answer = site.upload("absent", token, &first).await;
     answer.assert_rejected(404, "NotFound", "Bundle absent not found");
     let other = site.bundle("plain", image()).await.name_any();
@@ -104,10 +137,14 @@ async fn uploads_are_answered_as_rukpak_answers_them(site: &Site, token: &str) {
     site.unpacked(&bundle, &digest(&first)).await;
     assert_eq!(site.upload(&name, token, &first).await.status, 204);
     // An upload that the cluster has lost is stored again. If only the store has lost it, nothing is written to the cluster.
-    let index = format!("{name}-upload");
-    delete(&site.config_maps(), &index).await;
+    delete(&site.config_maps(), &format!("{name}-upload")).await;
+    let lost = json!({
+        "type": CONTENT_AVAILABLE, "status": "False", "reason": "UnpackPending", "message": "waiting for the upload",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let lost = json!({"status": {"conditions": [lost]}});
     for _ in 0..2 {
-        report_lost_content(site, &bundle).await;
+        site.patch(&bundle, &lost).await;
         assert_eq!(site.upload(&name, token, &first).await.status, 204);
         assert_eq!(restored(site, &bundle).await, Some(digest(&first)));
         let conditions = site.fresh(&bundle).await.status.unwrap().conditions;
@@ -120,72 +157,6 @@ async fn uploads_are_answered_as_rukpak_answers_them(site: &Site, token: &str) {
     // Content of a rejected upload is removed.
     assert!(site.store.hold(&digest(&second)).is_err());
     assert_eq!(restored(site, &bundle).await, Some(digest(&first)));
-}
-
-/// Reports lost content in the status of an unpacked Bundle, as the Bundle controller does.
-async fn report_lost_content(site: &Site, bundle: &Bundle) {
-    let lost = json!({
-        "type": CONTENT_AVAILABLE, "status": "False", "reason": "UnpackPending", "message": "waiting for the upload",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    });
-    site.patch(bundle, &json!({"status": {"conditions": [lost]}}))
-        .await;
-}
-
-async fn invalid_archives_leave_nothing(site: &Site, token: &str) {
-    let bundle = site.waiting().await;
-    let name = bundle.name_any();
-    let half = packed(&noise(100_000));
-    for (body, status, reason, message) in tests::rows![
-        b"not an archive".to_vec(), 415, "NotGzip" => "*";
-        Vec::new(), 422, "ArchiveTruncated" => "*";
-        half[..half.len() / 2].to_vec(), 422, "ArchiveTruncated" => "*";
-        packed(&noise(9 << 20)), 413, "TooLargeForCluster" => "*8388608*--persistent-storage*";
-    ] {
-        let answer = site.put(&name, token, body).await;
-        answer.assert_rejected(status, reason, message);
-    }
-    assert_eq!(maps(site).await, Vec::<String>::new());
-    assert!(site.store.hold(&digest(&noise(9 << 20))).is_err());
-    assert_eq!(site.fresh(&bundle).await.status, None);
-}
-
-async fn content_client_uploads_only_declared_content(site: &Site) {
-    let token = site.content_client().await;
-    let content = saying("content");
-    let name = site.waiting().await.name_any();
-    let answer = site.upload(&name, &token, &content).await;
-    answer.assert_rejected(403, "Forbidden", "*spec.source.upload.digest*");
-    assert_eq!(maps(site).await, [""; 0]);
-
-    let name = site.expecting(&digest(&content)).await.name_any();
-    assert_eq!(site.upload(&name, &token, &content).await.status, 201);
-}
-
-async fn rejected_uploads_take_no_content(site: &Site, token: &str) {
-    let (content, other) = (saying("this"), saying("other"));
-    let first = site.expecting(&digest(&content)).await.name_any();
-    let second = site.expecting(&digest(&content)).await.name_any();
-    let third = site.expecting(&digest(&other)).await.name_any();
-    for (name, content, status) in tests::rows![
-        &first, &content => 201;
-        &second, &content => 201;
-        &third, &content => 422;
-        &second, &other => 422;
-    ] {
-        let answer = site.upload(name, token, content).await;
-        assert_eq!(answer.status, status, "{:?}", answer.rejection());
-        if status == 422 {
-            answer.assert_rejected(422, "DigestMismatch", "*spec.source.upload.digest*");
-        }
-    }
-    assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
-    // The Bundle is unpacked from other content, and the uploaded content equals that of the others.
-    let fourth = site.waiting().await;
-    site.unpacked(&fourth, &digest(&other)).await;
-    let late = site.upload(&fourth.name_any(), token, &content).await;
-    assert_eq!(late.rejection().1, "AlreadyUnpacked");
-    assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
 }
 
 /// Returns a body that ends only when the sender signals it.
@@ -208,7 +179,7 @@ async fn begin(
 ) -> (oneshot::Sender<()>, JoinHandle<Answer>, (String, String)) {
     let path = &format!("/uploads/{name}.tgz");
     let slow = site.request(Method::PUT, path, token).await;
-    let (end, body) = halting(&packed(content));
+    let (end, body) = halting(&archive(content));
     let slow = tokio::spawn(Answer::from_request(slow.body(body)));
     let refusal = eventually("an upload under way", async || {
         // An invalid request, so that it cannot become the first upload.
@@ -223,44 +194,6 @@ async fn begin(
     (end, slow, refusal)
 }
 
-/// Leaves this replica without leadership.
-async fn changes_during_uploads_leave_nothing(site: &Site, token: &str) {
-    let content = saying("for the first Bundle");
-    let bundle = site.expecting(&digest(&content)).await;
-    let name = bundle.name_any();
-    let (end, slow, _) = begin(site, &name, token, &content).await;
-
-    delete(&site.bundles(), &name).await;
-    let second = digest(&saying("for the second Bundle")).to_string();
-    let other = support::bundle(&name, "plain", upload(Some(second)));
-    create(&site.bundles(), &other).await;
-    end.send(()).unwrap();
-    let answer = slow.await.unwrap();
-    answer.assert_rejected(409, "Deleting", "*");
-    assert_eq!(maps(site).await, [""; 0]);
-    assert!(site.store.digests().unwrap().is_empty());
-
-    // A second upload of a Bundle is rejected, and the first one is not affected.
-    let name = site.waiting().await.name_any();
-    let first = saying("the first one");
-    let (end, slow, refusal) = begin(site, &name, token, &first).await;
-    assert_eq!(refusal.0, "UploadInProgress", "{}", refusal.1);
-    end.send(()).unwrap();
-    assert_eq!(slow.await.unwrap().status, 201);
-
-    let before = maps(site).await;
-    let name = site.waiting().await.name_any();
-    let (end, slow, _) = begin(site, &name, token, &saying("too late")).await;
-    site.leading.set(false);
-    end.send(()).unwrap();
-    let (status, _, message) = slow.await.unwrap().rejection();
-    assert_eq!(status, 503, "{message}");
-    assert_has(message, "is not the leader");
-    assert_eq!(maps(site).await, before);
-    assert_eq!(site.store.digests().unwrap(), [digest(&first)]);
-}
-
-/// Returns the rule for the content of one Bundle.
 fn content_of(bundle: &str, verb: &str) -> Value {
     json!([{
         "apiGroups": ["core.rukpak.io"], "resources": ["bundles/content"], "resourceNames": [bundle], "verbs": [verb],
@@ -271,16 +204,6 @@ fn content_of(bundle: &str, verb: &str) -> Value {
 #[tokio::test]
 async fn uploads_need_a_permission_and_an_unchanged_bundle() {
     let site = Site::new().await;
-    roles_with_resource_names_allow_those_bundles(&site).await;
-    permission_on_the_url_is_deprecated(&site).await;
-    clear(&site).await;
-    content_client_uploads_only_declared_content(&site).await;
-    clear(&site).await;
-    let token = site.token(&["bundle-uploader"]).await;
-    changes_during_uploads_leave_nothing(&site, &token).await;
-}
-
-async fn roles_with_resource_names_allow_those_bundles(site: &Site) {
     let content = saying("mine");
     let mine = site.expecting(&digest(&content)).await.name_any();
     let other = site.expecting(&digest(&content)).await.name_any();
@@ -293,7 +216,7 @@ async fn roles_with_resource_names_allow_those_bundles(site: &Site) {
         );
         answer.assert_rejected(403, "Forbidden", &message);
     }
-    assert_eq!(maps(site).await, [""; 0]);
+    assert_eq!(maps(&site).await, [""; 0]);
     assert!(site.store.digests().unwrap().is_empty());
 
     let answer = site.upload(&mine, &token, &content).await;
@@ -314,9 +237,8 @@ async fn roles_with_resource_names_allow_those_bundles(site: &Site) {
     let uploader = site.token(&["bundle-uploader"]).await;
     assert_eq!(site.get(&path, &uploader).await.status, 403);
     assert_eq!(site.upload(&mine, &uploader, &content).await.status, 204);
-}
 
-async fn permission_on_the_url_is_deprecated(site: &Site) {
+    // Permission on the URL is deprecated.
     let name = site.waiting().await.name_any();
     let rules = json!([{"nonResourceURLs": ["/uploads/*"], "verbs": ["get", "update"]}]);
     let token = site.token_with(&rules).await;
@@ -331,4 +253,50 @@ async fn permission_on_the_url_is_deprecated(site: &Site) {
     // The role of the install file has the permission that is not deprecated.
     let uploader = site.token(&["bundle-uploader"]).await;
     assert_eq!(site.get(&path, &uploader).await.header("warning"), "");
+
+    clear(&site).await;
+    let token = site.content_client().await;
+    let content = saying("content");
+    let name = site.waiting().await.name_any();
+    let answer = site.upload(&name, &token, &content).await;
+    answer.assert_rejected(403, "Forbidden", "*spec.source.upload.digest*");
+    assert_eq!(maps(&site).await, [""; 0]);
+
+    let name = site.expecting(&digest(&content)).await.name_any();
+    assert_eq!(site.upload(&name, &token, &content).await.status, 201);
+
+    // If the Bundle changes or the Lease is lost during an upload, no content is kept. The last case ends the leadership.
+    clear(&site).await;
+    let token = site.token(&["bundle-uploader"]).await;
+    let content = saying("for the first Bundle");
+    let bundle = site.expecting(&digest(&content)).await;
+    let name = bundle.name_any();
+    let (end, slow, _) = begin(&site, &name, &token, &content).await;
+    delete(&site.bundles(), &name).await;
+    let second = digest(&saying("for the second Bundle")).to_string();
+    let other = support::bundle(&name, "plain", upload(Some(second)));
+    create(&site.bundles(), &other).await;
+    end.send(()).unwrap();
+    slow.await.unwrap().assert_rejected(409, "Deleting", "*");
+    assert_eq!(maps(&site).await, [""; 0]);
+    assert!(site.store.digests().unwrap().is_empty());
+
+    // A second upload of a Bundle is rejected, and the first one is not affected.
+    let name = site.waiting().await.name_any();
+    let first = saying("the first one");
+    let (end, slow, refusal) = begin(&site, &name, &token, &first).await;
+    assert_eq!(refusal.0, "UploadInProgress", "{}", refusal.1);
+    end.send(()).unwrap();
+    assert_eq!(slow.await.unwrap().status, 201);
+
+    let before = maps(&site).await;
+    let name = site.waiting().await.name_any();
+    let (end, slow, _) = begin(&site, &name, &token, &saying("too late")).await;
+    site.leading.set(false);
+    end.send(()).unwrap();
+    let (status, _, message) = slow.await.unwrap().rejection();
+    assert_eq!(status, 503, "{message}");
+    assert_has(message, "is not the leader");
+    assert_eq!(maps(&site).await, before);
+    assert_eq!(site.store.digests().unwrap(), [digest(&first)]);
 }

@@ -14,8 +14,7 @@ pub(super) async fn no_source(cluster: &Cluster, base: &Value) {
     let spec = json!({"sourceType": "foo", "image": "a:1"});
     let mut odd = source("v1alpha1", "odd", &spec);
     odd.metadata.finalizers = Some(vec!["example.com/kept".to_owned()]);
-    let old = sources(&cluster.client().unwrap(), "v1alpha1");
-    create(&old, &odd).await;
+    create(&sources(&cluster.client().unwrap(), "v1alpha1"), &odd).await;
     crate::support::define(cluster, base).await;
 }
 
@@ -52,8 +51,7 @@ pub(super) async fn unread_fields_are_kept(client: &Client) {
         ] {
             let change = Patch::Merge(json!({"spec": change}));
             let error = new.patch(name, &PatchParams::default(), &change).await;
-            let forbidden = "Forbidden: only for catalogImageSource";
-            tests::assert_has(error.unwrap_err(), forbidden);
+            tests::assert_has(error.unwrap_err(), "Forbidden: only for catalogImageSource");
         }
         let another = super::source("v1", "another", &expected);
         let error = new.create(&PostParams::default(), &another).await;
@@ -154,6 +152,5 @@ pub(super) async fn deep_options_are_converted(cluster: &Cluster, address: Socke
     })
     .await;
     all_are_listed().await;
-    let deleted = text("DELETE", "v1alpha1", "/deep", "").await;
-    deleted.unwrap();
+    text("DELETE", "v1alpha1", "/deep", "").await.unwrap();
 }

@@ -40,7 +40,6 @@ impl Everything {
         self.0.len()
     }
 
-    /// Reports whether an object exists.
     pub(super) fn has(&self, object: &Object) -> bool {
         self.0.contains(&line_of(object))
     }

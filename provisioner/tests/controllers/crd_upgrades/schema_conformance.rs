@@ -2,10 +2,8 @@
 //! and value.
 
 use kube::api::PostParams;
-use serde_json::{Value, json};
 
-use super::{Definition, version};
-use crate::support::delete;
+use super::*;
 
 /// Schemas with values that may or may not satisfy them. A line that is indented further continues the row above.
 const CASES: &str = r#"
@@ -109,8 +107,7 @@ async fn schema_validation_agrees_with_the_api_server() {
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let lax = Definition::new("Cluster", &[version("v1", &anything)]).await;
     let strict = |fields: Value| {
-        let mut spec = anything.clone();
-        spec["properties"] = fields;
+        let spec = tests::with!(anything.clone() => |spec| spec["properties"] = fields);
         version("v1", &spec)
     };
     let field = |case: usize| format!("f{case}");

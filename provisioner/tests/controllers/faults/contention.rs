@@ -12,7 +12,7 @@ use manifests::api::bundle_instance::{BundleInstance, ServiceAccountRef};
 use serde_json::json;
 use tokio::time::{Instant, interval, sleep};
 
-use super::support::{Stage, empty, stage, took};
+use super::support::{empty, stage, took};
 use crate::support::{
     Options, Play, Provisioner, World, bind, delete, eventually, kubeconfig_of, patch_as,
     service_account, token, until,
@@ -22,12 +22,13 @@ const WHILE: Duration = Duration::from_secs(6);
 
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// The provisioner does not write an instance because another client does.
-async fn written_instance_is_not_written_back(stage: &Stage) {
+// parity: rukpak-27, rukpak-48
+#[tokio::test]
+async fn other_writers_cause_few_requests() {
+    let stage = stage(Options::default()).await;
     let world = &stage.world;
-    let play = Play::new(world, "restless").await;
-    play.install(world, 1).await;
-    play.settled(world, 1).await;
+    // Writes of another client to an instance cause no writes of the provisioner.
+    let play = Play::installed(world, "restless").await;
     let instances: Api<BundleInstance> = world.api();
     let annotate = async |text: String| {
         let patch = Patch::Merge(json!({"metadata": {"annotations": {"example.com/n": text}}}));
@@ -60,21 +61,15 @@ async fn written_instance_is_not_written_back(stage: &Stage) {
     let change = async {
         play.upgrade(world, 2).await;
         play.settled(world, 2).await;
-        play.remove(world).await;
-        play.wait_deleted(world).await;
+        play.uninstall(world).await;
     };
     futures::join!(rival, change);
     let requests = stage.audit.since(&mark);
     requests.at_most(2000, "with an upgrade and a removal");
-}
 
-/// An object that another client writes all the time is repaired with growing delays, and the client is reported. Other
-/// objects are repaired at once.
-async fn contested_object_is_repaired_with_delays(stage: &Stage) {
-    let world = &stage.world;
-    let play = Play::new(world, "contested").await;
-    play.install(world, 1).await;
-    play.settled(world, 1).await;
+    // An object that another client writes all the time is repaired with growing delays, and the client is reported. Other
+    // objects are repaired at once.
+    let play = Play::installed(world, "contested").await;
     let maps: Api<ConfigMap> = Api::namespaced(world.client(), &play.space);
     let theirs = json!({"data": {"text": "rival"}});
     let mark = stage.audit.mark();
@@ -86,13 +81,8 @@ async fn contested_object_is_repaired_with_delays(stage: &Stage) {
     }
     let requests = stage.audit.since(&mark);
     requests.at_most(60, "an object that is written all the time");
-    let parts = [
-        "ConfigMap",
-        "map-05",
-        ".data.text",
-        "rival repeatedly changes",
-    ];
-    let kind = "Progressing FieldConflict";
+    let (kind, rival) = ("Progressing FieldConflict", "rival repeatedly changes");
+    let parts = ["ConfigMap", "map-05", ".data.text", rival];
     world.wait_message(&play.name, kind, &parts).await;
     let settled = Instant::now();
     patch_as(&maps, "map-06", "rival", &theirs).await;
@@ -101,16 +91,7 @@ async fn contested_object_is_repaired_with_delays(stage: &Stage) {
         until(name, text, |text| text == "1").await;
     }
     took("from the rival's end to the repair", settled);
-    play.remove(world).await;
-    play.wait_deleted(world).await;
-}
-
-// parity: rukpak-27, rukpak-48
-#[tokio::test]
-async fn other_writers_cause_few_requests() {
-    let stage = stage(Options::default()).await;
-    written_instance_is_not_written_back(&stage).await;
-    contested_object_is_repaired_with_delays(&stage).await;
+    play.uninstall(world).await;
 }
 
 #[tokio::test]
@@ -127,11 +108,8 @@ async fn rate_limiting_api_server_gets_few_requests() {
     world.apply(&level).await;
     // Only admins are exempt: a provisioner with an ordinary service account.
     let kubeconfig = Some(kubeconfig_of(cluster, &account).await);
-    let options = tests::with!(Options, kubeconfig);
-    let provisioner = Provisioner::start(cluster, options).await;
-    let play = Play::new(&world, "throttled").await;
-    play.install(&world, 1).await;
-    play.settled(&world, 1).await;
+    let provisioner = Provisioner::start(cluster, tests::with!(Options, kubeconfig)).await;
+    let play = Play::installed(&world, "throttled").await;
 
     let all = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"]});
     let subject = json!({"kind": "ServiceAccount", "serviceAccount": account});
@@ -141,8 +119,7 @@ async fn rate_limiting_api_server_gets_few_requests() {
             "rules": [{"subjects": [subject], "resourceRules": [all]}]}});
     world.apply(&schema).await;
     // Of several concurrent requests one succeeds.
-    let client = client_of(&world, &account).await;
-    let maps: Api<ConfigMap> = Api::namespaced(client, "default");
+    let maps: Api<ConfigMap> = Api::namespaced(client_of(&world, &account).await, "default");
     eventually("the account is throttled", async || {
         let answers = join_all((0..20).map(|_| maps.get_opt("nothing"))).await;
         let is_throttled = |answer: &kube::Result<_>| matches!(answer, Err(kube::Error::Api(status)) if status.code == 429);
@@ -161,8 +138,7 @@ async fn rate_limiting_api_server_gets_few_requests() {
     play.settled(&world, 2).await;
     took("from the end of the throttling to the upgrade", allowed);
     assert!(!provisioner.has_ended());
-    play.remove(&world).await;
-    play.wait_deleted(&world).await;
+    play.uninstall(&world).await;
 }
 
 /// Returns a client of that service account which does not retry.

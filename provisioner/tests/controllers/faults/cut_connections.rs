@@ -7,13 +7,15 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt as _};
 use tokio::time::{Instant, sleep};
 
-use super::support::{Stage, stage_behind_line, took};
-use crate::support::{Line, Play, delete, until, wait_for};
+use super::support::{stage_behind_line, took};
+use crate::support::{Play, delete, until, wait_recreated};
 
 const CUTS: usize = 20;
 
-/// Connections that are interrupted at random moments do no harm.
-async fn cuts_do_no_harm(stage: &Stage, line: &mut Line) {
+#[tokio::test]
+async fn interrupted_connections_and_watches_lose_nothing() {
+    let (stage, mut line) = stage_behind_line().await;
+    // Connections that are interrupted at random moments do no harm.
     let seed = fastrand::u64(..);
     eprintln!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
@@ -46,17 +48,11 @@ async fn cuts_do_no_harm(stage: &Stage, line: &mut Line) {
     stage.audit.since(&mark).at_most(4000, "cuts");
     assert_eq!(stage.provisioner().await.pid().await, pid);
     assert!(!stage.provisioner().await.has_ended());
-}
 
-/// Changes that an expired watch did not report are found by a list.
-async fn expired_watch_is_followed_by_a_list(stage: &Stage, line: &mut Line) {
-    let world = &stage.world;
-    let play = Play::new(world, "expired").await;
-    play.install(world, 1).await;
-    play.settled(world, 1).await;
+    // Changes that an expired watch did not report are found by a list.
+    let play = Play::installed(world, "expired").await;
     let maps = Api::<ConfigMap>::namespaced(world.client(), &play.space);
     let before = maps.get("map-01").await.unwrap().uid();
-
     line.cut();
     delete(&maps, "map-01").await;
     // A new API server has no events from before its start.
@@ -64,22 +60,12 @@ async fn expired_watch_is_followed_by_a_list(stage: &Stage, line: &mut Line) {
     stage.cluster.start_again(Apiserver).await.unwrap();
     let mark = stage.audit.mark();
     line.restore().await;
-    wait_for(maps, "map-01", "there again", |map: &ConfigMap| {
-        (map.uid() != before).then_some(())
-    })
-    .await;
+    wait_recreated(maps, "map-01", before).await;
     play.settled(world, 1).await;
     let provisioner = stage.provisioner().await;
     let log = async || provisioner.log();
-    until("watches have expired", log, |log| log.contains("Expired")).await;
+    let has_expired = |log: &String| log.contains("too old resource version");
+    until("watches have expired", log, has_expired).await;
     stage.audit.since(&mark).at_most(300, "expired watches");
-    play.remove(world).await;
-    play.wait_deleted(world).await;
-}
-
-#[tokio::test]
-async fn interrupted_connections_and_watches_lose_nothing() {
-    let (stage, mut line) = stage_behind_line().await;
-    cuts_do_no_harm(&stage, &mut line).await;
-    expired_watch_is_followed_by_a_list(&stage, &mut line).await;
+    play.uninstall(world).await;
 }

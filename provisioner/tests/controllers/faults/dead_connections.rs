@@ -48,7 +48,6 @@ async fn silently_dead_connections_are_closed() {
     new.settled(world, 1).await;
     old.settled(world, 1).await;
     for play in [&old, &new] {
-        play.remove(world).await;
-        play.wait_deleted(world).await;
+        play.uninstall(world).await;
     }
 }

@@ -19,8 +19,7 @@ use crate::support::{
 const MAX_DELAY_MS: u64 = 900;
 
 fn number(variable: &str) -> Option<u64> {
-    let text = env::var(variable).ok()?;
-    Some(text.parse().expect(variable))
+    Some(env::var(variable).ok()?.parse().expect(variable))
 }
 
 /// The declared state of an instance.
@@ -66,14 +65,11 @@ fn newest_revision(status: &BundleInstanceStatus) -> i64 {
 
 struct Subject {
     play: Play,
-    /// Line to the registry.
     line: Line,
     is_cut: bool,
     declared: Declared,
     before: i64,
-    /// Revisions of the two versions.
     revisions: [Option<i64>; 2],
-    /// Uids of the objects that all versions have.
     uids: BTreeMap<String, String>,
 }
 
@@ -202,11 +198,8 @@ async fn survives(prefix: &str, kills: u64, is_kept: bool) {
         Provisioner::launch(cluster, tests::with!(Options, storage))
     };
     let world = World::bare(cluster);
-    let mut subjects = [
-        Subject::new(&world, prefix).await,
-        Subject::new(&world, prefix).await,
-        Subject::new(&world, prefix).await,
-    ];
+    let subject = || Subject::new(&world, prefix);
+    let mut subjects = [subject().await, subject().await, subject().await];
     let mut slowest = Duration::ZERO;
     let mark = audit.mark();
     let mut provisioner = start();
@@ -244,8 +237,7 @@ async fn survives(prefix: &str, kills: u64, is_kept: bool) {
     for subject in &mut subjects {
         subject.reached(&world).await;
         if subject.declared != Declared::Nothing {
-            subject.play.remove(&world).await;
-            subject.play.wait_deleted(&world).await;
+            subject.play.uninstall(&world).await;
         }
     }
     let requests = audit.since(&mark);

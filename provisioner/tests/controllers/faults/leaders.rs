@@ -73,6 +73,5 @@ async fn replica_takes_over_from_a_killed_or_stopped_leader() {
     let former = changes(&requests, "second");
     assert_eq!(former, [""; 0], "the former leader has acted");
     assert!(!changes(&requests, "third").is_empty());
-    play.remove(&world).await;
-    play.wait_deleted(&world).await;
+    play.uninstall(&world).await;
 }

@@ -1,6 +1,6 @@
 //! Outages of bundle sources and of the content store.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
@@ -10,8 +10,13 @@ use crate::support::{Line, Options, Play, config_map, image, plain, storage, uni
 /// Time in which a test counts retries.
 const WHILE: Duration = Duration::from_secs(5);
 
-/// An unavailable registry is retried with growing delays.
-async fn registry_is_waited_for(stage: &Stage) {
+// parity: rukpak-14
+#[tokio::test]
+async fn outages_of_registry_and_storage_are_waited_for() {
+    let dir = storage();
+    let storage = Some(dir.path().join("store"));
+    let stage = stage(tests::with!(Options, storage)).await;
+    // An unavailable registry is retried with growing delays.
     let world = &stage.world;
     let name = unique("down");
     let bundle = plain(&[config_map("default", &name, "1")]);
@@ -21,35 +26,26 @@ async fn registry_is_waited_for(stage: &Stage) {
     line.cut();
     let mark = stage.audit.mark();
     world.instance(&name, "plain", source).await;
-    fails(stage, &name, &line.host()).await;
+    fails(&stage, &name, &line.host()).await;
     sleep(WHILE).await;
-    stage
-        .audit
-        .since(&mark)
-        .at_most(60, "a registry that is down");
+    stage.audit.since(&mark).at_most(60, "a registry is down");
 
     line.restore().await;
     let mended = Instant::now();
     world.wait_instance(&name, "Healthy", "True").await;
     took("from the registry's return to the installation", mended);
     world.uninstall(&name).await;
-}
 
-/// A content directory that cannot be written is reported and retried.
-async fn storage_is_waited_for(stage: &Stage, dir: &Path) {
-    let store = dir.join("store");
-    let world = &stage.world;
-    let play = Play::new(world, "stored").await;
-    play.install(world, 1).await;
-    play.settled(world, 1).await;
-
+    // A content directory that cannot be written is reported and retried.
+    let store = dir.path().join("store");
+    let play = Play::installed(world, "stored").await;
     // Root cannot write below a regular file either.
-    let away = dir.join("away");
+    let away = dir.path().join("away");
     fs::rename(&store, &away).unwrap();
     fs::write(&store, "a regular file").unwrap();
     let mark = stage.audit.mark();
     play.upgrade(world, 2).await;
-    fails(stage, &play.name, store.to_str().unwrap()).await;
+    fails(&stage, &play.name, store.to_str().unwrap()).await;
     sleep(WHILE).await;
     stage.audit.since(&mark).at_most(80, "an unusable store");
 
@@ -57,18 +53,7 @@ async fn storage_is_waited_for(stage: &Stage, dir: &Path) {
     fs::rename(&away, &store).unwrap();
     play.settled(world, 2).await;
     assert!(!stage.provisioner().await.has_ended());
-    play.remove(world).await;
-    play.wait_deleted(world).await;
-}
-
-// parity: rukpak-14
-#[tokio::test]
-async fn outages_of_registry_and_storage_are_waited_for() {
-    let dir = storage();
-    let storage = Some(dir.path().join("store"));
-    let stage = stage(tests::with!(Options, storage)).await;
-    registry_is_waited_for(&stage).await;
-    storage_is_waited_for(&stage, dir.path()).await;
+    play.uninstall(world).await;
 }
 
 /// Waits until an instance reports the part of its environment that makes its content unavailable.

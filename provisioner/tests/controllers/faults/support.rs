@@ -16,7 +16,6 @@ use tokio::time::Instant;
 
 use crate::support::{self, Line, Options, Provisioner, World, config_map, image, plain};
 
-/// User agent prefix of the provisioner's requests.
 const AGENT: &str = "provisioner/";
 
 /// A cluster, and a provisioner for it alone.
@@ -27,7 +26,6 @@ pub(crate) struct Stage {
     _lease: Lease,
 }
 
-/// The audit log of the API server.
 pub(crate) struct Audit {
     log: PathBuf,
 }
@@ -37,7 +35,6 @@ pub(crate) struct Mark {
     at: Instant,
 }
 
-/// The requests of an interval.
 pub(crate) struct Requests {
     pub(crate) all: Vec<Request>,
     pub(crate) time: Duration,
@@ -46,7 +43,6 @@ pub(crate) struct Requests {
 pub(crate) struct Request {
     pub(crate) verb: String,
     pub(crate) uri: String,
-    /// Process that sent the request.
     pub(crate) agent: String,
 }
 
@@ -56,7 +52,6 @@ impl Request {
     }
 }
 
-/// Sets up the stage for one test.
 pub(crate) async fn stage(options: Options) -> Stage {
     begin(empty().await, options).await
 }
@@ -96,7 +91,6 @@ pub(crate) async fn install_maps(world: &World, name: &str, count: usize) {
     world.instance(name, "plain", image(&pushed)).await;
 }
 
-/// Prints the time since `since`.
 pub(crate) fn took(description: &str, since: Instant) {
     eprintln!("{description}: {:.1?}", since.elapsed());
 }
@@ -108,7 +102,6 @@ impl Stage {
 }
 
 impl Audit {
-    /// Returns the current position in the audit log.
     pub(crate) fn mark(&self) -> Mark {
         Mark {
             offset: std::fs::metadata(&self.log).unwrap().len(),

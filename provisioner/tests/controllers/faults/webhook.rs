@@ -12,7 +12,6 @@ use tests::Site;
 
 use crate::support::{World, config_map, delete, until};
 
-/// The answer of a webhook.
 pub(crate) enum Say {
     /// Denies the request with this message.
     No(&'static str),

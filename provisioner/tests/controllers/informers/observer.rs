@@ -44,7 +44,6 @@ pub(crate) fn kind(resource: ApiResource) -> Arc<ApiKind> {
     })
 }
 
-/// Returns a built-in kind.
 pub(crate) fn kind_of<K: Resource<DynamicType = ()>>() -> Arc<ApiKind> {
     kind(ApiResource::erase::<K>(&()))
 }
@@ -107,17 +106,15 @@ impl Observer {
         }
     }
 
-    /// Declares the objects of an instance.
     pub(crate) fn declare_kinds(
         &self,
         instance: &str,
         account: Option<&Account>,
         objects: &[(&Object, Arc<ApiKind>)],
     ) {
-        let requested = objects
-            .iter()
-            .map(|(object, kind)| (object.identity.clone(), Arc::clone(kind)))
-            .collect();
+        let objects = objects.iter();
+        let requested = objects.map(|(object, kind)| (object.identity.clone(), Arc::clone(kind)));
+        let requested = requested.collect();
         self.watches.set_watched(instance, account, &requested);
     }
 

@@ -14,7 +14,7 @@ fn talkative(name: &str, version: &str) -> manifests::content::Content {
 /// Waits until the metrics count the installation and the queues are empty.
 async fn are_counted(world: &World) {
     let metrics = format!("{}/metrics", world.provisioner().await.url("metrics"));
-    support::eventually("everything is counted", async || {
+    eventually("everything is counted", async || {
         let text = reqwest::get(&metrics).await.unwrap().text().await.unwrap();
         let value = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -83,18 +83,18 @@ async fn r1_registry_bundles_become_ready_and_report_their_info() {
         let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
         (pod.node_selector.as_ref()?["disk"] == "slow").then_some(())
     };
-    support::wait_for(operators.clone(), &operator, "slow", is_slow).await;
+    wait_for(operators.clone(), &operator, "slow", is_slow).await;
     let now = read(world, &name).await.status.unwrap();
     assert_eq!(now.installed_bundle_name, bundle);
 
     // An invalid config is reported, and the operator keeps running.
     change(world, &name, selector(json!(3))).await;
-    let live = wait_reason(world, &name, "Installed", "ReconcileFailed").await;
     let config = format!("spec.config of BundleInstance {name}");
-    assert_message(&live, "Installed", &[&config, "nodeSelector"]);
+    let parts = [&*config, "nodeSelector"];
+    wait_message(world, &name, "Installed ReconcileFailed", &parts).await;
     operators.get(&operator).await.unwrap();
-    delete(world, &name).await;
-    support::wait_deleted(operators, &operator).await;
+    world.uninstall(&name).await;
+    wait_deleted(operators, &operator).await;
 }
 
 // parity: platform-16, platform-32, i10, r2, convert-1, convert-19
@@ -120,14 +120,13 @@ async fn r2_unsuitable_registry_bundles_are_rejected_with_the_reason() {
     let content = support::operator(&name, "2.0.0", &[("manifests/csv.yaml", csv)]);
     let source = image(&world.push(&format!("{name}:v2"), &content).await);
     point_at(world, &name, &source).await;
-    let live = wait_reason(world, &name, "HasValidBundle", "UnpackFailed").await;
     let part = "convert registry+v1 bundle to plain+v0 bundle";
-    assert_message(&live, "HasValidBundle", &[part]);
+    let live = wait_message(world, &name, "HasValidBundle UnpackFailed", &[part]).await;
     assert_eq!(line(&live, "Installed"), "True InstallationSucceeded");
     let version = |instance: &BundleInstance| instance.status.clone().unwrap().facts.version;
     assert_eq!(version(&live), version(&before));
     Box::pin(newer_kubernetes_takes_an_override(world, &before)).await;
-    delete(world, &name).await;
+    world.uninstall(&name).await;
 }
 
 /// An upgrade that needs a newer Kubernetes waits for an override of its content.
@@ -164,9 +163,8 @@ async fn newer_kubernetes_takes_an_override(world: &World, before: &BundleInstan
     assert_eq!(other.overrides, []);
 
     change(world, &name, allow(digest)).await;
-    let now = wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
-    let overridden = "(overridden in spec.overrides: \"tested\")";
-    assert_message(&now, "Installed", &[overridden]);
+    let overridden = ["(overridden in spec.overrides: \"tested\")"];
+    let now = wait_message(world, &name, "Installed InstallationSucceeded", &overridden).await;
     let now = status(&now);
     tests::assert_rows! {
         now.facts.version.as_deref() => Some("2.0.0");

@@ -2,29 +2,12 @@
 
 mod idle;
 
-use std::time::Duration;
-
-use kube::api::{Patch, PatchParams};
-use tokio::time::Instant;
-
 use super::*;
-
-/// Returns the duration of the fastest of several repairs. The machine may be busy with other tests.
-async fn quickest(mut attempt: impl AsyncFnMut(usize)) -> Duration {
-    let mut best = Duration::MAX;
-    for number in 0..3 {
-        let began = Instant::now();
-        attempt(number).await;
-        best = best.min(began.elapsed());
-    }
-    best
-}
 
 // parity: rukpak-48
 #[tokio::test]
 async fn drift_is_repaired_within_a_second() {
-    let world = running().await;
-    let (name, space) = fresh(world, "drift").await;
+    let (world, name, space) = start("drift").await;
     let kinds = ["changed", "removed", "deleted", "labels"].into_iter();
     let names = kinds.flat_map(|kind| (0..3).map(move |number| format!("{kind}-{number}")));
     let objects = names.map(|object| map(space.name(), &object, &[("v", "1")]));
@@ -38,7 +21,7 @@ async fn drift_is_repaired_within_a_second() {
         "labels" => Some(json!({"metadata": {"labels": none}}));
         "deleted" => None;
     ] {
-        let took = quickest(async |number| {
+        let took = quickest(0..3, async |number| {
             let object = format!("{kind}-{number}");
             match &patch {
                 Some(patch) => patch_as_other(&api, &object, patch.clone()).await,
@@ -48,12 +31,12 @@ async fn drift_is_repaired_within_a_second() {
                 let is_owned = found.labels().get(labels::OWNER_NAME)? == &name;
                 (is_owned && found.data.as_ref()?.get("v")? == "1").then_some(())
             };
-            support::wait_for(api.clone(), &object, "repaired", is_repaired).await;
+            wait_for(api.clone(), &object, "repaired", is_repaired).await;
         })
         .await;
         assert!(took < Duration::from_secs(1), "{kind}: {took:?}");
     }
-    delete(world, &name).await;
+    world.uninstall(&name).await;
 }
 
 #[tokio::test]
@@ -66,10 +49,9 @@ async fn replicas_that_were_scaled_are_left_to_the_scaler() {
     let api = deployments(world, space.name());
     let params = tests::with!(PatchParams, field_manager: Some("autoscaler".to_owned()));
     let is_scaled = async |version: &str, replicas: i32| {
-        let is_version = |deployment: &Deployment| {
-            (deployment.labels().get("version")? == version).then_some(())
-        };
-        let found = support::wait_for(api.clone(), "web", version, is_version).await;
+        let is_version =
+            |found: &Deployment| (found.labels().get("version")? == version).then_some(());
+        let found = wait_for(api.clone(), "web", version, is_version).await;
         assert_eq!(found.spec.unwrap().replicas, Some(replicas), "{version}");
     };
     for replicas in [3, 5] {
@@ -85,7 +67,7 @@ async fn replicas_that_were_scaled_are_left_to_the_scaler() {
     is_scaled("v2", 5).await;
     let progressing = read(world, &name).await;
     assert!(!message(&progressing, "Progressing").contains("repeatedly"));
-    delete(world, &name).await;
+    world.uninstall(&name).await;
 }
 
 #[tokio::test]
@@ -121,7 +103,7 @@ async fn paused_instance_is_not_reconciled_and_can_be_deleted() {
     has_value(world, space.name(), "a", "v", "3").await;
     change(world, &paused, json!({"spec": {"paused": true}})).await;
     wait_reason(world, &paused, "Progressing", "Paused").await;
-    delete(world, &paused).await;
-    support::wait_deleted(maps(world, space.name()), "a").await;
-    delete(world, &other).await;
+    world.uninstall(&paused).await;
+    wait_deleted(maps(world, space.name()), "a").await;
+    world.uninstall(&other).await;
 }

@@ -1,15 +1,11 @@
 //! Templates that cannot be installed: a condition names the problem, and the installed bundle is not harmed.
 
-use std::time::Duration;
-
 use super::*;
 
 /// Checks that the bundle is installed as before, and that its objects are repaired.
 async fn unharmed(world: &World, before: &BundleInstance, namespace: &str) {
     let name = before.name_any();
     let now = read(world, &name).await;
-    let installed =
-        |instance: &BundleInstance| instance.status.clone().unwrap().installed_bundle_name;
     assert_eq!(installed(&now), installed(before));
     assert_eq!(line(&now, "Healthy"), "True Healthy");
     // Uses a new client each time, because repairs against the same client are delayed more and more.
@@ -38,11 +34,9 @@ async fn rejected_objects_are_named_and_do_no_harm() {
         widget("absent.example.com", namespace, "o", 1), FAILED
             => &["no matches for kind \"Widget\"", "absent.example.com", "install its CRD"];
     ] {
-        let parts = parts.iter().map(|part| part.replace('*', namespace));
-        let mut parts: Vec<String> = parts.collect();
-        if kind == FAILED {
-            parts.push("is still installed".to_owned());
-        }
+        let still = (kind == FAILED).then_some("is still installed");
+        let parts = parts.iter().copied().chain(still);
+        let parts: Vec<String> = parts.map(|part| part.replace('*', namespace)).collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let objects = [map(namespace, "a", &[("v", "2")]), object];
         let source = publish(world, &format!("{name}:{}", unique("rejected")), &objects).await;
@@ -50,7 +44,7 @@ async fn rejected_objects_are_named_and_do_no_harm() {
         wait_message(world, &name, kind, &parts).await;
         unharmed(world, &before, namespace).await;
     }
-    delete(world, &name).await;
+    world.uninstall(&name).await;
 }
 
 #[tokio::test]
@@ -62,11 +56,8 @@ async fn last_of_rapidly_changing_templates_is_installed() {
     let uid = maps(world, space.name()).get("a").await.unwrap().uid();
     let mut sources = Vec::new();
     for n in 0..TIMES {
-        let version = n.to_string();
-        let objects = [
-            map(space.name(), "a", &[("v", &version)]),
-            map(space.name(), &format!("only-{n}"), &[]),
-        ];
+        let only = map(space.name(), &format!("only-{n}"), &[]);
+        let objects = [map(space.name(), "a", &[("v", &n.to_string())]), only];
         sources.push(publish(world, &format!("{name}:{n}"), &objects).await);
     }
     // The template changes at a fixed rate, without waiting for installations.
@@ -100,15 +91,14 @@ async fn last_of_rapidly_changing_templates_is_installed() {
     let expected = ["a".to_owned(), format!("only-{}", TIMES - 1)];
     support::until("the last objects", names, |names| *names == expected).await;
     assert_eq!(maps(world, space.name()).get("a").await.unwrap().uid(), uid);
-    delete(world, &name).await;
+    world.uninstall(&name).await;
 }
 
 // parity: i4, rukpak-25
 #[tokio::test]
 async fn i4_failing_templates_keep_the_installed_and_few_bundles() {
     let (world, name, space) = start("reverted").await;
-    let objects = [map(space.name(), "a", &[("v", "1")])];
-    let source = declare(world, &name, &objects).await;
+    let source = declare(world, &name, &[map(space.name(), "a", &[("v", "1")])]).await;
     let installed = world.wait_instance(&name, "Healthy", "True").await;
     let before = bundles(world, &name).await.remove(0);
     for n in 0..7 {
@@ -116,8 +106,8 @@ async fn i4_failing_templates_keep_the_installed_and_few_bundles() {
         let absent = format!("absent-{name}-{n}");
         let image = image(&world.registry.image(&format!("{absent}:v1")));
         point_at(world, &name, &image).await;
-        let live = wait_message(world, &name, "HasValidBundle UnpackFailed", &[&absent]).await;
-        assert_message(&live, "HasValidBundle", &["Failed to unpack"]);
+        let parts = [&*absent, "Failed to unpack"];
+        let live = wait_message(world, &name, "HasValidBundle UnpackFailed", &parts).await;
         assert_eq!(line(&live, "Installed"), "True InstallationSucceeded");
         // The installed and the desired Bundle, and two others.
         let all = bundles(world, &name).await;
@@ -129,13 +119,11 @@ async fn i4_failing_templates_keep_the_installed_and_few_bundles() {
     unharmed(world, &installed, space.name()).await;
     point_at(world, &name, &source).await;
     world.wait_instance(&name, "HasValidBundle", "True").await;
-    bundles_become(world, &name, "the first alone", |left| {
-        left.iter().map(Bundle::uid).eq([before.uid()])
-    })
-    .await;
+    let is_first = |left: &Vec<Bundle>| left.iter().map(Bundle::uid).eq([before.uid()]);
+    bundles_become(world, &name, "the first alone", is_first).await;
     let instance = read(world, &name).await;
     assert_eq!(line(&instance, "Installed"), "True InstallationSucceeded");
-    delete(world, &name).await;
+    world.uninstall(&name).await;
     no_bundles(world, &name).await;
 }
 
@@ -144,10 +132,8 @@ async fn nested_instance_cannot_install_its_parent() {
     let (world, child, space) = start("child").await;
     let parent = unique("parent");
     let nested = |name: &str, source: BundleSource| {
-        let instance = support::instance(name, "plain", source);
-        let mut object = serde_json::to_value(instance).unwrap();
-        object["metadata"] = json!({"name": name});
-        object
+        let object = json!(support::instance(name, "plain", source));
+        tests::with!(object => |object| object["metadata"] = json!({"name": name}))
     };
     let objects = [map(space.name(), "a", &[("v", "1")])];
     let inner = publish(world, &format!("{child}:v1"), &objects).await;
@@ -164,7 +150,7 @@ async fn nested_instance_cannot_install_its_parent() {
     unharmed(world, &before, space.name()).await;
 
     change(world, &parent, json!({"spec": {"paused": false}})).await;
-    delete(world, &parent).await;
-    support::wait_deleted::<BundleInstance>(world.api(), &child).await;
-    support::wait_deleted(maps(world, space.name()), "a").await;
+    world.uninstall(&parent).await;
+    wait_deleted::<BundleInstance>(world.api(), &child).await;
+    wait_deleted(maps(world, space.name()), "a").await;
 }

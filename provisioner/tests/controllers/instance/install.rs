@@ -1,8 +1,5 @@
 //! Installations, the Bundles that an instance creates, and the obstacles that an installation waits for.
 
-use k8s_openapi::api::{core::v1::Namespace, rbac::v1::ClusterRole};
-use provisioner::controllers::bundle_instance::template;
-
 use super::*;
 
 /// The longest name that the API server accepts for an instance.
@@ -17,29 +14,27 @@ async fn is_reported(world: &World, instance: &BundleInstance, objects: i64) -> 
     let status = instance.status.as_ref().unwrap();
     assert_eq!(status.observed_generation, instance.metadata.generation);
     assert_eq!(status.inventory.as_ref().unwrap().count, objects);
-    let bundles = bundles(world, &instance.name_any()).await;
-    assert_eq!(bundles.len(), 1);
-    assert_eq!(status.installed_bundle_name, Some(bundles[0].name_any()));
-    bundles.into_iter().next().unwrap()
+    let all = bundles(world, &instance.name_any()).await;
+    let [bundle]: [Bundle; 1] = all.try_into().unwrap();
+    assert_eq!(status.installed_bundle_name, Some(bundle.name_any()));
+    bundle
 }
 
 /// Row I5: a changed template leads to a new Bundle, and the old one is removed.
 async fn changed_template_replaces_the_bundle(world: &World, name: &str, old: &Bundle) {
     let labeled = json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}});
     change(world, name, labeled).await;
-    support::wait_deleted::<Bundle>(world.api(), &old.name_any()).await;
-    let bundles = bundles(world, name).await;
-    assert_eq!(bundles.len(), 1);
-    assert_eq!(bundles[0].labels()["a"], "b");
+    wait_deleted::<Bundle>(world.api(), &old.name_any()).await;
+    let [bundle]: [Bundle; 1] = bundles(world, name).await.try_into().unwrap();
+    assert_eq!(bundle.labels()["a"], "b");
     let status = read(world, name).await.status.unwrap();
-    assert_eq!(status.installed_bundle_name, Some(bundles[0].name_any()));
+    assert_eq!(status.installed_bundle_name, Some(bundle.name_any()));
 }
 
 /// Row G3: a deleted Bundle is created again.
 async fn deleted_bundle_is_recreated(world: &World, name: &str) {
     let first = bundles(world, name).await.remove(0);
-    let api: Api<Bundle> = world.api();
-    support::delete(&api, &first.name_any()).await;
+    support::delete::<Bundle>(&world.api(), &first.name_any()).await;
     bundles_become(world, name, "another Bundle is unpacked", |bundles| {
         let is_unpacked = |bundle: &Bundle| {
             let status = bundle.status.as_ref();
@@ -56,10 +51,8 @@ async fn deleted_bundle_is_recreated(world: &World, name: &str) {
 #[tokio::test]
 async fn i1_i5_g3_plain_bundles_are_installed_and_followed() {
     let world = running().await;
-    let mut name = format!("{}-", unique("i1"));
-    while name.len() < MAX_NAME {
-        name.push('x');
-    }
+    let prefix = format!("{}-", unique("i1"));
+    let name = format!("{prefix:x<MAX_NAME$}");
     let space = world.cluster.temp_namespace("i1").await.unwrap();
     // Names of roles may contain characters that a URL has to encode.
     let role = format!("{} all? #powerful", unique("strange"));
@@ -90,12 +83,9 @@ async fn i1_i5_g3_plain_bundles_are_installed_and_followed() {
     let api = maps(world, space.name());
     patch_as_other(&api, "greeting", json!({"data": {"theirs": "kept"}})).await;
     let uid = api.get("greeting").await.unwrap().uid();
-    let new = [
-        greeting(&[("text", "bye")]),
-        map(space.name(), "comes", &[]),
-    ];
-    upgrade(world, &name, "v2", &new).await;
-    support::wait_deleted(api.clone(), "leaves").await;
+    let comes = map(space.name(), "comes", &[]);
+    upgrade(world, &name, "v2", &[greeting(&[("text", "bye")]), comes]).await;
+    wait_deleted(api.clone(), "leaves").await;
     let greeting = api.get("greeting").await.unwrap();
     assert_eq!(greeting.uid(), uid);
     let expected = json!({"text": "bye", "theirs": "kept"});
@@ -103,8 +93,8 @@ async fn i1_i5_g3_plain_bundles_are_installed_and_followed() {
     api.get("comes").await.unwrap();
     support::until("the role is deleted", has_role, |has_role| !*has_role).await;
 
-    delete(world, &name).await;
-    support::wait_deleted(api, "greeting").await;
+    world.uninstall(&name).await;
+    wait_deleted(api, "greeting").await;
 }
 
 // parity: i6, i15, i7, complaint-11
@@ -116,23 +106,22 @@ async fn i6_i7_i8_missing_apis_are_listed_until_they_are_served() {
     let of = |kind: &str, version: &str| json!({"apiVersion": format!("{group}/{version}"), "kind": kind, "metadata": {"name": "a", "namespace": "default"}});
     let objects = [of("Widget", "v1alpha1"), of("Gadget", "v1")];
     declare(world, &user, &objects).await;
-    let refused = wait_reason(world, &user, "Installed", "InstallFailed").await;
     let parts = [
         "required resource not found: ",
         &format!("no matches for kind \"Widget\" in version \"{group}/v1alpha1\""),
         &format!("no matches for kind \"Gadget\" in version \"{group}/v1\""),
     ];
+    let refused = refused(world, &user, &[]).await;
     assert_message(&refused, "Installed", &parts);
     assert_eq!(line(&refused, "Healthy"), "False InstallationStatusFalse");
 
-    let mut widgets = support::crd(&group, "Widget");
-    widgets["spec"]["versions"][0]["name"] = "v1alpha1".into();
+    let widgets = tests::with!(support::crd(&group, "Widget") => |crd| crd["spec"]["versions"][0]["name"] = "v1alpha1".into());
     let crds = [widgets, support::crd(&group, "Gadget")];
     declare(world, &provider, &crds).await;
     world.wait_instance(&provider, "Installed", "True").await;
     world.wait_instance(&user, "Installed", "True").await;
-    delete(world, &user).await;
-    delete(world, &provider).await;
+    world.uninstall(&user).await;
+    world.uninstall(&provider).await;
 }
 
 #[tokio::test]
@@ -140,8 +129,7 @@ async fn optional_objects_are_deferred_while_their_crd_is_missing() {
     let (world, name, space) = start("optional").await;
     // No other test uses this kind.
     let (group, kind) = ("console.openshift.io", "ConsoleExternalLogLink");
-    let mut link = widget(group, space.name(), "logs", 1);
-    link["kind"] = kind.into();
+    let link = tests::with!(widget(group, space.name(), "logs", 1) => |widget| widget["kind"] = kind.into());
     let waiting = install(world, &name, &[link, map(space.name(), "a", &[])]).await;
     let waits = vec![format!("{kind} {group}/v1 {space}/logs")];
     assert_eq!(waiting.status.as_ref().unwrap().waiting, waits);
@@ -161,25 +149,24 @@ async fn optional_objects_are_deferred_while_their_crd_is_missing() {
     };
     for _ in 0..2 {
         world.apply(&crd).await;
-        support::eventually("applied when its API is served", async || {
+        eventually("applied when its API is served", async || {
             links().get("logs").await.map_err(|error| error.to_string())
         })
         .await;
         waits_for("nothing waits", &vec![]).await;
         support::delete(&crds, full).await;
         waits_for("waiting again", &waits).await;
-        support::wait_deleted(crds.clone(), full).await;
+        wait_deleted(crds.clone(), full).await;
     }
     let after = read(world, &name).await;
     assert_eq!(line(&after, "Installed"), "True InstallationSucceeded");
-    delete(world, &name).await;
+    world.uninstall(&name).await;
 }
 
 /// Returns a ConfigMap that exists until its finalizer is removed.
 fn held(namespace: &str, name: &str) -> Value {
-    let mut held = map(namespace, name, &[("v", "old")]);
-    held["metadata"]["finalizers"] = json!(["example.com/rival"]);
-    held
+    let finalizers = json!(["example.com/rival"]);
+    tests::with!(map(namespace, name, &[("v", "old")]) => |held| held["metadata"]["finalizers"] = finalizers)
 }
 
 #[tokio::test]
@@ -194,20 +181,15 @@ async fn terminating_namespaces_and_objects_are_waited_for() {
     let api = maps(world, space.name());
     support::delete(&api, "a").await;
 
-    let objects = [
-        namespace,
-        map(&name, "a", &[]),
-        map(space.name(), "a", &[("v", "new")]),
-    ];
+    let new = map(space.name(), "a", &[("v", "new")]);
+    let objects = [namespace, map(&name, "a", &[]), new];
     declare(world, &name, &objects).await;
-    let refused = wait_reason(world, &name, "Installed", "InstallFailed").await;
-    assert_eq!(line(&refused, "Installed"), "False InstallFailed");
-    assert_eq!(refused.status.as_ref().unwrap().installed_bundle_name, None);
     let parts = [
         &format!("namespace {name:?} is being deleted"),
         "the installation continues automatically after the deletion",
         &format!("ConfigMap {space}/a exists and is being deleted"),
     ];
+    let refused = refused(world, &name, &[]).await;
     assert_message(&refused, "Installed", &parts);
     assert_eq!(line(&refused, "Progressing"), "True Retrying");
 
@@ -219,7 +201,7 @@ async fn terminating_namespaces_and_objects_are_waited_for() {
     let maps = maps(world, &name);
     assert!(maps.get_opt("a").await.unwrap().is_some());
     assert_eq!(maps.get_opt("held").await.unwrap(), None);
-    delete(world, &name).await;
+    world.uninstall(&name).await;
     support::delete(&namespaces, &name).await;
 }
 
@@ -228,13 +210,12 @@ async fn terminating_namespaces_and_objects_are_waited_for() {
 async fn unknown_class_is_reported_for_instance_and_template() {
     let (world, name, space) = start("class").await;
     let unknown = "core-rukpak-io-helm";
-    let source = publish(world, &format!("{name}:v1"), &[map(space.name(), "a", &[])]).await;
-    let mut instance = support::instance(&name, "plain", source);
-    instance.spec.provisioner_class_name = unknown.to_owned();
-    world.create(&instance).await;
-    let live = wait_reason(world, &name, "HasValidBundle", "UnknownProvisionerClass").await;
+    let objects = [map(space.name(), "a", &[])];
+    let class = |spec: &mut BundleInstanceSpec| spec.provisioner_class_name = unknown.to_owned();
+    declare_with(world, &name, &objects, class).await;
     let parts = [unknown, "spec.provisionerClassName", "core-rukpak-io-plain"];
-    assert_message(&live, "HasValidBundle", &parts);
+    let kind = "HasValidBundle UnknownProvisionerClass";
+    let live = wait_message(world, &name, kind, &parts).await;
     assert_eq!(line(&live, "Installed"), "False NotInstalled");
     assert_eq!(bundles(world, &name).await, []);
     // No finalizer blocks the deletion.
@@ -255,5 +236,5 @@ async fn unknown_class_is_reported_for_instance_and_template() {
     }});
     change(world, &name, class).await;
     world.wait_instance(&name, "Healthy", "True").await;
-    delete(world, &name).await;
+    world.uninstall(&name).await;
 }

@@ -1,7 +1,6 @@
 //! CRD deletion policies: on uninstall, and when the CRD leaves the bundle.
 
-use kube::api::PostParams;
-use manifests::api::bundle_instance::CrdDeletionPolicy;
+use manifests::api::bundle_instance::{CheckMode, Preflight};
 
 use super::*;
 
@@ -9,14 +8,14 @@ use super::*;
 struct Scene {
     world: &'static World,
     name: String,
-    space: cluster::TempNamespace,
+    space: TempNamespace,
 }
 
 impl Scene {
     /// Installs the CRD, and waits until all objects exist.
     async fn new(prefix: &str, policy: CrdDeletionPolicy) -> Self {
         let this = Self::prepare(prefix).await;
-        this.install(policy, this.widget_crd(), |_| {}).await;
+        this.install(policy, this.widget_crd(), None).await;
         this
     }
 
@@ -25,18 +24,13 @@ impl Scene {
         Self { world, name, space }
     }
 
-    async fn install(
-        &self,
-        policy: CrdDeletionPolicy,
-        crd: Value,
-        change: impl FnOnce(&mut BundleInstanceSpec),
-    ) {
+    async fn install(&self, policy: CrdDeletionPolicy, crd: Value, preflight: Option<Preflight>) {
         let objects = [crd, self.operator()];
         declare_with(self.world, &self.name, &objects, |spec| {
             spec.crd_deletion_policy = policy;
             // The operator never becomes healthy in this test. CRDs are pruned nevertheless.
             spec.progress_deadline_seconds = Some(1);
-            change(spec);
+            spec.preflight = preflight;
         })
         .await;
         let world = self.world;
@@ -76,23 +70,21 @@ impl Scene {
         });
         let widget = serde_json::from_value(widget).unwrap();
         let widgets = self.widgets(version);
-        support::eventually("a Widget can be created", async || {
+        eventually("a Widget can be created", async || {
             let made = widgets.create(&PostParams::default(), &widget).await;
             made.map_err(|error| error.to_string())
         })
         .await;
     }
 
-    /// Removes the finalizers of a custom resource.
     async fn remove_finalizers(&self, name: &str) {
         let patch = json!({"metadata": {"finalizers": null}});
         patch_as_other(&self.widgets("v1"), name, patch).await;
     }
 
-    /// Waits until a condition of the instance mentions this part during the uninstall.
-    async fn wait_message(&self, part: &str) -> String {
-        let found = wait_message(self.world, &self.name, "Progressing", &[part]).await;
-        message(&found, "Progressing").to_owned()
+    /// Waits until a condition of the instance mentions these parts during the uninstall.
+    async fn wait_message(&self, parts: &[&str]) {
+        wait_message(self.world, &self.name, "Progressing", parts).await;
     }
 
     /// Returns the note of the Event about the retained CRD. The Event outlives the instance.
@@ -122,23 +114,20 @@ impl Scene {
     }
 
     async fn is_deleted(&self) {
-        support::wait_deleted(self.world.api::<BundleInstance>(), &self.name).await;
-        support::wait_deleted(deployments(self.world, self.space.name()), "operator").await;
+        wait_deleted(self.world.api::<BundleInstance>(), &self.name).await;
+        wait_deleted(deployments(self.world, self.space.name()), "operator").await;
     }
 
     /// Returns a CRD whose conversion webhook does not exist.
     fn unconvertible(&self, stored: &str) -> Value {
-        let mut crd = crd(&self.group(), true);
+        let mut crd = crd_with_v2(&self.group());
         for version in crd["spec"]["versions"].as_array_mut().unwrap() {
             version["storage"] = (version["name"] == stored).into();
         }
-        crd["spec"]["conversion"] = json!({
-            "strategy": "Webhook",
-            "webhook": {
-                "conversionReviewVersions": ["v1"],
-                "clientConfig": {"service": {"namespace": "default", "name": "nowhere", "path": "/convert"}},
-            },
-        });
+        crd["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
+            "conversionReviewVersions": ["v1"],
+            "clientConfig": {"service": {"namespace": "default", "name": "nowhere", "path": "/convert"}},
+        }});
         crd
     }
 
@@ -153,16 +142,13 @@ impl Scene {
     async fn leave_unused(&self) {
         let objects = [self.widget_crd(), self.operator()];
         upgrade(self.world, &self.name, "v3", &objects).await;
-        support::wait_for(self.crds(), &self.crd(), "owned", |owned| {
-            (owned.labels().get(labels::OWNER_NAME)? == &self.name).then_some(())
-        })
-        .await;
+        wait_owned(self.crds(), &self.crd(), &self.name).await;
         support::delete(&self.widgets("v1"), "precious").await;
         upgrade(self.world, &self.name, "v4", &[self.operator()]).await;
-        support::wait_deleted(self.crds(), &self.crd()).await;
+        wait_deleted(self.crds(), &self.crd()).await;
         let settled = self.has_left().await;
         assert_eq!(settled.status.unwrap().released, [""; 0]);
-        delete(self.world, &self.name).await;
+        self.world.uninstall(&self.name).await;
     }
 
     /// Waits until the inventory of the instance contains only the workload.
@@ -181,7 +167,7 @@ async fn used_crd_is_retained_and_adopted_by_the_same_name() {
     let scene = Scene::new("in-use", CrdDeletionPolicy::DeleteIfUnused).await;
     scene.widget("v1", "precious", &[]).await;
     let uid = scene.widgets("v1").get("precious").await.unwrap().uid();
-    delete(scene.world, &scene.name).await;
+    scene.world.uninstall(&scene.name).await;
     scene.is_deleted().await;
     let parts = [
         &format!("CustomResourceDefinition {}", scene.crd()),
@@ -190,14 +176,14 @@ async fn used_crd_is_retained_and_adopted_by_the_same_name() {
     ];
     has_parts(&scene.released().await, &parts);
     let policy = CrdDeletionPolicy::DeleteIfUnused;
-    scene.install(policy, scene.widget_crd(), |_| {}).await;
+    scene.install(policy, scene.widget_crd(), None).await;
     let again = scene.widgets("v1").get("precious").await.unwrap();
     assert_eq!(again.uid(), uid);
 
     // Without custom resources the CRD is deleted.
     support::delete(&scene.widgets("v1"), "precious").await;
-    delete(scene.world, &scene.name).await;
-    support::wait_deleted(scene.crds(), &scene.crd()).await;
+    scene.world.uninstall(&scene.name).await;
+    wait_deleted(scene.crds(), &scene.crd()).await;
 }
 
 // parity: i12, rukpak-41
@@ -209,17 +195,16 @@ async fn i12_only_uninstalls_delete_custom_resources_unless_retained() {
     scene.widget("v1", "free", &[]).await;
     let uids = async || {
         let widgets = support::list(&scene.widgets("v1")).await;
-        let uids = widgets.iter().map(kube::ResourceExt::uid);
-        uids.collect::<Vec<_>>()
+        widgets.iter().map(DynamicObject::uid).collect::<Vec<_>>()
     };
     let before = uids().await;
-    let mut objects = vec![scene.widget_crd(), scene.operator()];
-    objects.push(map(space, "pruned", &[]));
+    let pruned = map(space, "pruned", &[]);
+    let mut objects = vec![scene.widget_crd(), scene.operator(), pruned];
     upgrade(world, &scene.name, "v2", &objects).await;
-    support::wait_for(maps(world, space), "pruned", "applied", |_| Some(())).await;
+    wait_for(maps(world, space), "pruned", "applied", |_| Some(())).await;
     objects.pop();
     upgrade(world, &scene.name, "v3", &objects).await;
-    support::wait_deleted(maps(world, space), "pruned").await;
+    wait_deleted(maps(world, space), "pruned").await;
     assert_eq!(uids().await, before);
 
     scene.request_deletion().await;
@@ -229,7 +214,7 @@ async fn i12_only_uninstalls_delete_custom_resources_unless_retained() {
         "example.com/operator",
         "set spec.crdDeletionPolicy to Retain",
     ];
-    has_parts(&scene.wait_message("held").await, &parts);
+    scene.wait_message(&parts).await;
     assert_eq!(scene.widgets("v1").get_opt("free").await.unwrap(), None);
     // The operator that has to finalize the other custom resource still exists.
     let operator = deployments(world, space).get("operator").await.unwrap();
@@ -251,12 +236,12 @@ async fn retain_releases_a_crd_that_another_client_deletes() {
     scene.widget("v1", "stuck", &["example.com/absent"]).await;
     support::delete(&scene.crds(), &scene.crd()).await;
     scene.request_deletion().await;
-    let text = scene.wait_message("customresourcecleanup").await;
-    assert_has(text, &scene.crd());
+    let parts = ["customresourcecleanup", &scene.crd()];
+    scene.wait_message(&parts).await;
     scene.set_policy("Retain").await;
     scene.is_deleted().await;
     scene.remove_finalizers("stuck").await;
-    support::wait_deleted(scene.crds(), &scene.crd()).await;
+    wait_deleted(scene.crds(), &scene.crd()).await;
 }
 
 #[tokio::test]
@@ -284,7 +269,7 @@ async fn crds_that_leave_a_bundle_are_pruned_if_unused() {
         }
         // The CRD is released: it outlives the instance.
         scene.set_policy("Delete").await;
-        delete(scene.world, &scene.name).await;
+        scene.world.uninstall(&scene.name).await;
         scene.widgets("v1").get("precious").await.unwrap();
         scene.is_kept().await;
     }
@@ -295,9 +280,9 @@ async fn current_storage_version_needs_no_conversion() {
     let scene = Scene::prepare("stored").await;
     let policy = CrdDeletionPolicy::DeleteIfUnused;
     let crd = scene.unconvertible("v2");
-    scene.install(policy, crd, |_| {}).await;
+    scene.install(policy, crd, None).await;
     scene.widget("v2", "new", &[]).await;
-    delete(scene.world, &scene.name).await;
+    scene.world.uninstall(&scene.name).await;
     assert_has(scene.released().await, "1 custom resource is left");
     scene.is_kept_until_repaired().await;
 }
@@ -306,18 +291,15 @@ async fn current_storage_version_needs_no_conversion() {
 async fn unreadable_custom_resources_are_reported_and_keep_their_crd() {
     let scene = Scene::prepare("unreadable").await;
     let crd = scene.unconvertible("v1");
-    scene
-        .install(CrdDeletionPolicy::Delete, crd, |spec| {
-            // The upgrade safety check cannot read the custom resources either.
-            let off = json!({"crdUpgradeSafety": "Off"});
-            spec.preflight = Some(serde_json::from_value(off).unwrap());
-        })
-        .await;
+    // The upgrade safety check cannot read the custom resources either.
+    let off = tests::with!(Preflight, crd_upgrade_safety: CheckMode::Off);
+    let policy = CrdDeletionPolicy::Delete;
+    scene.install(policy, crd, Some(off)).await;
     scene.widget("v1", "old", &[]).await;
     // The custom resource is in a version that is no longer the storage version.
     let objects = [scene.unconvertible("v2"), scene.operator()];
     upgrade(scene.world, &scene.name, "v2", &objects).await;
-    support::wait_for(scene.crds(), &scene.crd(), "stored", |crd| {
+    wait_for(scene.crds(), &scene.crd(), "stored", |crd| {
         let stored = crd.spec.versions.iter().find(|version| version.storage)?;
         (stored.name == "v2").then_some(())
     })
@@ -329,7 +311,7 @@ async fn unreadable_custom_resources_are_reported_and_keep_their_crd() {
         "make sure that the conversion webhook of its CRD is running",
         "set spec.crdDeletionPolicy to Retain",
     ];
-    has_parts(&scene.wait_message("conversion webhook").await, &parts);
+    scene.wait_message(&parts).await;
     // The operator that could convert them still exists.
     let operators = deployments(scene.world, scene.space.name());
     assert!(operators.get_opt("operator").await.unwrap().is_some());

@@ -1,32 +1,23 @@
 //! Repairs of the installed revision while a newer one is rejected.
 
-use std::time::Duration;
-
-use tokio::time::Instant;
-
 use super::*;
 
 /// Deletes objects one after the other. Returns the shortest time until an object existed again.
 async fn deleted_and_back(world: &World, namespace: &str, objects: &[&str]) -> Duration {
-    let api = maps(world, namespace);
-    let mut best = Duration::MAX;
-    for object in objects {
-        let began = Instant::now();
-        support::delete(&api, object).await;
+    quickest(objects, async |object| {
+        support::delete(&maps(world, namespace), object).await;
         has_value(world, namespace, object, "v", "1").await;
-        best = best.min(began.elapsed());
-    }
-    best
+    })
+    .await
 }
 
 /// Labels of the template that no Bundle can have.
 async fn invalid_labels_stop_no_repair(world: &World, name: &str, namespace: &str) {
     let labels = |labels: Value| json!({"spec": {"template": {"metadata": {"labels": labels}}}});
     change(world, name, labels(json!({"not a label!": "x"}))).await;
-    let refused = wait_reason(world, name, "HasValidBundle", "ReconcileFailed").await;
-    assert_eq!(line(&refused, "HasValidBundle"), "Unknown ReconcileFailed");
     let parts = ["not a label!", "spec.template", "correct"];
-    assert_message(&refused, "HasValidBundle", &parts);
+    let refused = wait_message(world, name, "HasValidBundle ReconcileFailed", &parts).await;
+    assert_eq!(line(&refused, "HasValidBundle"), "Unknown ReconcileFailed");
 
     let took = deleted_and_back(world, namespace, &["a", "b", "c"]).await;
     assert!(took < Duration::from_secs(1), "{took:?}");
@@ -38,18 +29,16 @@ async fn invalid_labels_stop_no_repair(world: &World, name: &str, namespace: &st
     let valid = labels(json!({"not a label!": null, "good": "x"}));
     change(world, name, valid).await;
     wait_reason(world, name, "HasValidBundle", "UnpackSuccessful").await;
-    bundles_become(world, name, "as corrected", |all| {
-        all.len() == 1 && all[0].labels().contains_key("good")
-    })
-    .await;
+    let is_correct = |all: &Vec<Bundle>| all.len() == 1 && all[0].labels().contains_key("good");
+    bundles_become(world, name, "as corrected", is_correct).await;
 }
 
 /// An install namespace that does not exist.
 async fn missing_namespace_stops_no_repair(world: &World, name: &str) {
     let missing = json!({"spec": {"installNamespace": format!("{name}-nowhere")}});
     change(world, name, missing).await;
-    let refused = wait_reason(world, name, "Installed", "ReconcileFailed").await;
-    assert_message(&refused, "Installed", &["-nowhere\" does not exist"]);
+    let part = "-nowhere\" does not exist";
+    wait_message(world, name, "Installed ReconcileFailed", &[part]).await;
     // The object is repaired in its old namespace.
     let took = deleted_and_back(world, "default", &[name]).await;
     assert!(took < Duration::from_secs(3), "{took:?}");
@@ -62,14 +51,13 @@ async fn installed_objects_are_repaired_while_changes_are_rejected() {
     let (world, name, space) = start("keep").await;
     let [a, b, c] = ["a", "b", "c"].map(|object| map(space.name(), object, &[("v", "1")]));
     // This object belongs to the install namespace, which is `default`.
-    let mut unplaced = map("", &name, &[("v", "1")]);
-    unplaced["metadata"]["namespace"] = Value::Null;
+    let unplaced = tests::with!(map("", &name, &[("v", "1")]) => |map| map["metadata"]["namespace"] = Value::Null);
     install(world, &name, &[a, b, c, unplaced]).await;
 
     invalid_labels_stop_no_repair(world, &name, space.name()).await;
     missing_namespace_stops_no_repair(world, &name).await;
-    delete(world, &name).await;
-    support::wait_deleted(maps(world, "default"), &name).await;
+    world.uninstall(&name).await;
+    wait_deleted(maps(world, "default"), &name).await;
 }
 
 #[tokio::test]
@@ -78,17 +66,13 @@ async fn half_applied_upgrades_are_repaired_and_can_be_undone() {
     let group = format!("{name}.example.com");
     let both = |value: &str| map(space.name(), "both", &[("v", value)]);
     let old = map(space.name(), "old", &[("v", "1")]);
-    let source = declare(world, &name, &[crd(&group, false), both("1"), old]).await;
+    let v1 = [support::crd(&group, "Widget"), both("1"), old];
+    let source = declare(world, &name, &v1).await;
     world.wait_instance(&name, "Healthy", "True").await;
     // The API server rejects the object only once its CRD exists.
-    let mut refused = widget(&group, space.name(), "bad", "large");
-    refused["kind"] = "Gadget".into();
-    let v2 = [
-        crd(&group, true),
-        support::crd(&group, "Gadget"),
-        both("2"),
-        refused,
-    ];
+    let refused = tests::with!(widget(&group, space.name(), "bad", "large") => |widget| widget["kind"] = "Gadget".into());
+    let gadgets = support::crd(&group, "Gadget");
+    let v2 = [crd_with_v2(&group), gadgets, both("2"), refused];
     upgrade(world, &name, "v2", &v2).await;
     wait_reason(world, &name, "Installed", "UpgradeFailed").await;
     let api = maps(world, space.name());
@@ -120,5 +104,5 @@ async fn half_applied_upgrades_are_repaired_and_can_be_undone() {
     change(world, &name, json!({"spec": {"rollback": "OnFailure"}})).await;
     wait_reason(world, &name, "Installed", "RolledBack").await;
     has_value(world, space.name(), "both", "v", "1").await;
-    delete(world, &name).await;
+    world.uninstall(&name).await;
 }

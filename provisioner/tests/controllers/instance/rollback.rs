@@ -1,15 +1,6 @@
 //! Unhealthy and rejected upgrades, and their rollbacks with `rollback: OnFailure`.
 
-use std::time::Duration;
-
-use manifests::api::bundle_instance::Rollback;
-
 use super::*;
-
-fn installed(instance: &BundleInstance) -> Option<&str> {
-    let status = instance.status.as_ref().unwrap();
-    status.installed_bundle_name.as_deref()
-}
 
 // parity: rukpak-34, rukpak-42, complaint-8
 #[tokio::test]
@@ -66,14 +57,13 @@ async fn unhealthy_upgrade_is_reported_and_rolled_back_once() {
     assert_eq!(line(&third, "Installed"), "True InstallationSucceeded");
     assert_eq!(third.status.unwrap().failed_template_hash, None);
     let old = installed(&first).unwrap();
-    support::wait_deleted::<Bundle>(world.api(), old).await;
-    becomes(world, &name, "settled", |status| {
-        status.previous_bundle_name.is_none().then_some(())
-    })
-    .await;
+    wait_deleted::<Bundle>(world.api(), old).await;
+    let is_over =
+        |status: &BundleInstanceStatus| status.previous_bundle_name.is_none().then_some(());
+    becomes(world, &name, "settled", is_over).await;
     let settled = wait_reason(world, &name, "Progressing", "UpToDate").await;
     assert_eq!(line(&settled, "Progressing"), "False UpToDate");
-    delete(world, &name).await;
+    world.uninstall(&name).await;
 }
 
 /// The new version sets an object immutable, so that the change cannot be reverted.
@@ -81,20 +71,16 @@ async fn unhealthy_upgrade_is_reported_and_rolled_back_once() {
 async fn rejected_rollback_reports_both_reasons_and_is_not_repeated() {
     let (world, name, space) = start("stuck").await;
     let group = format!("{name}.example.com");
-    let v1 = [crd(&group, false), map(space.name(), "v", &[("v", "1")])];
-    declare_with(world, &name, &v1, |spec| {
-        spec.rollback = Rollback::OnFailure;
-    })
-    .await;
+    let value = map(space.name(), "v", &[("v", "1")]);
+    let v1 = [support::crd(&group, "Widget"), value];
+    let on_failure = |spec: &mut BundleInstanceSpec| spec.rollback = Rollback::OnFailure;
+    declare_with(world, &name, &v1, on_failure).await;
     let first = world.wait_instance(&name, "Installed", "True").await;
-    let mut fixed = map(space.name(), "v", &[("v", "2")]);
-    fixed["immutable"] = json!(true);
-    let v2 = [
-        crd(&group, true),
-        fixed,
-        map(space.name(), "new", &[]),
-        widget(&group, space.name(), "bad", "large"),
-    ];
+    let fixed =
+        tests::with!(map(space.name(), "v", &[("v", "2")]) => |map| map["immutable"] = json!(true));
+    let new = map(space.name(), "new", &[]);
+    let bad = widget(&group, space.name(), "bad", "large");
+    let v2 = [crd_with_v2(&group), fixed, new, bad];
     upgrade(world, &name, "v2", &v2).await;
     let stuck = wait_message(world, &name, "Installed", &["immutable", "bad"]).await;
     assert!(stuck.status.unwrap().failed_template_hash.is_some());
@@ -122,8 +108,8 @@ async fn rejected_rollback_reports_both_reasons_and_is_not_repeated() {
     assert_eq!(installed(&back), installed(&first));
     assert_message(&back, "Installed", &["bad"]);
     has_value(world, space.name(), "v", "v", "1").await;
-    support::wait_deleted(maps(world, space.name()), "new").await;
+    wait_deleted(maps(world, space.name()), "new").await;
     // The CRD keeps its newer form, in which custom resources may be stored.
     assert_eq!(served(world, &group).await, ["v1", "v2"]);
-    delete(world, &name).await;
+    world.uninstall(&name).await;
 }

@@ -21,16 +21,9 @@ mod upgrades;
 
 use std::collections::BTreeSet;
 
-use cluster::TempNamespace;
-
 use futures::{StreamExt as _, TryStreamExt as _};
-use kube::{
-    Client, Config, ResourceExt as _,
-    api::{DeleteParams, PostParams},
-    runtime::watcher,
-};
-use manifests::api::{bundle::BundleSpec, bundle_instance::InstalledBundle};
-use provisioner::controllers::bundle_instance::template;
+use kube::{Client, Config, runtime::watcher};
+use manifests::api::bundle_instance::InstalledBundle;
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -41,7 +34,10 @@ const FOREIGN: &str = "foreign";
 const ATTEMPTS: usize = 5;
 
 /// A user with all verbs on Bundles, and no other permission.
-struct Squatter {
+struct Squatter<'w> {
+    world: &'w World,
+    /// The instance whose Bundles are replaced.
+    name: String,
     bundles: Api<Bundle>,
     content: BundleSource,
 }
@@ -51,65 +47,55 @@ fn is_unpacked(bundle: &Bundle) -> bool {
     status.is_some_and(|status| status.content_digest.is_some())
 }
 
-impl Squatter {
+impl<'w> Squatter<'w> {
     /// Creates the user, and the foreign content for a namespace.
-    async fn new(world: &World, name: &str, namespace: &str) -> Self {
+    async fn new(world: &'w World, name: &str, namespace: &str) -> Self {
         let user = format!("{name}-squatter");
-        let subject =
-            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user});
         let rules =
             json!([{"apiGroups": ["core.rukpak.io"], "resources": ["bundles"], "verbs": ["*"]}]);
-        support::grant(world.cluster, &subject, None, &user, &rules).await;
+        support::grant(world.cluster, &support::user(&user), None, &user, &rules).await;
         let mut config: Config = world.cluster.config().clone();
         config.auth_info.impersonate = Some(user);
         let bundles: Api<Bundle> = Api::all(Client::try_from(config).unwrap());
-        support::eventually("the squatter may list Bundles", async || {
+        eventually("the squatter may list Bundles", async || {
             let listed = bundles.list(&ListParams::default().limit(1)).await;
             listed.map(drop).map_err(|error| error.to_string())
         })
         .await;
-        let objects = [
-            map(namespace, "a", &[("v", FOREIGN)]),
-            map(namespace, FOREIGN, &[]),
-        ];
-        let content = publish(world, &format!("{name}:foreign"), &objects).await;
-        Self { bundles, content }
+        let objects = [a(namespace, FOREIGN), map(namespace, FOREIGN, &[])];
+        Self {
+            world,
+            name: name.to_owned(),
+            bundles,
+            content: publish(world, &format!("{name}:foreign"), &objects).await,
+        }
     }
 
-    /// Replaces all Bundles of an instance.
-    async fn replace_all(&self, world: &World, name: &str) {
-        for bundle in bundles(world, name).await {
+    async fn replace_all(&self) {
+        for bundle in bundles(self.world, &self.name).await {
             self.replace(&bundle).await;
         }
-        self.is_unpacked(world, name).await;
+        self.is_unpacked().await;
     }
 
-    /// Replaces a recorded Bundle.
-    async fn replace_recorded(
-        &self,
-        world: &World,
-        name: &str,
-        recorded: &InstalledBundle,
-    ) -> Bundle {
-        let all = bundles(world, name).await;
+    async fn replace_recorded(&self, recorded: &InstalledBundle) -> Bundle {
+        let all = bundles(self.world, &self.name).await;
         let bundle = all.iter().find(|bundle| recorded.is(bundle)).unwrap();
         let foreign = self.replace(bundle).await.unwrap();
-        self.is_unpacked(world, name).await;
+        self.is_unpacked().await;
         foreign
     }
 
     /// Waits until the foreign Bundles are unpacked. The provisioner may delete them before.
-    async fn is_unpacked(&self, world: &World, name: &str) {
-        bundles_become(world, name, "without pending foreign content", |bundles| {
-            let is_foreign = |bundle: &&Bundle| bundle.spec.source == self.content;
-            bundles.iter().filter(is_foreign).all(is_unpacked)
-        })
-        .await;
+    async fn is_unpacked(&self) {
+        let is_foreign = |bundle: &&Bundle| bundle.spec.source == self.content;
+        let are_unpacked = |all: &Vec<Bundle>| all.iter().filter(is_foreign).all(is_unpacked);
+        bundles_become(self.world, &self.name, "unpacked", are_unpacked).await;
     }
 
     /// Creates the Bundle that the provisioner is going to create, with foreign content.
-    async fn take_name(&self, world: &World, name: &str, source: &BundleSource) -> Bundle {
-        let mut instance = read(world, name).await;
+    async fn take_name(&self, source: &BundleSource) -> Bundle {
+        let mut instance = read(self.world, &self.name).await;
         instance.spec.template.spec.source = source.clone();
         let hash = template::hash(&instance);
         let name = template::bundle_name(&instance, &hash);
@@ -120,11 +106,7 @@ impl Squatter {
 
     /// Returns a Bundle with the same name, labels, annotations and ownerReferences, and foreign content.
     fn copy(&self, bundle: &Bundle) -> Bundle {
-        let spec = BundleSpec {
-            provisioner_class_name: "core-rukpak-io-plain".to_owned(),
-            source: self.content.clone(),
-        };
-        let mut copy = Bundle::new(&bundle.name_any(), spec);
+        let mut copy = support::bundle(&bundle.name_any(), "plain", self.content.clone());
         let metadata = bundle.metadata.clone();
         copy.metadata.labels = metadata.labels;
         copy.metadata.annotations = metadata.annotations;
@@ -184,8 +166,7 @@ impl Observer {
 
     /// Fails if the squatter's content was ever in the cluster. Returns `name` and `name=value` of all observed ConfigMaps.
     async fn finish(self) -> BTreeSet<String> {
-        let mut last = ConfigMap::default();
-        last.metadata.name = Some(Self::LAST.to_owned());
+        let last = tests::with!(ConfigMap::default() => metadata.name: Some(Self::LAST.to_owned()));
         let params = PostParams::default();
         self.maps.create(&params, &last).await.unwrap();
         let observed = self.observed.await.unwrap();
@@ -197,11 +178,11 @@ impl Observer {
 }
 
 /// Installs objects in a new namespace, and starts a squatter and an observer.
-async fn squatted(
-    world: &World,
+async fn squatted<'w>(
+    world: &'w World,
     prefix: &str,
     objects: impl FnOnce(&str) -> Vec<Value>,
-) -> (String, TempNamespace, Squatter, Observer) {
+) -> (String, TempNamespace, Squatter<'w>, Observer) {
     let (name, space) = fresh(world, prefix).await;
     install(world, &name, &objects(space.name())).await;
     let squatter = Squatter::new(world, &name, space.name()).await;
@@ -209,69 +190,55 @@ async fn squatted(
     (name, space, squatter, observer)
 }
 
-/// Returns the ConfigMap `a` with a version.
 fn a(namespace: &str, version: &str) -> Value {
     map(namespace, "a", &[("v", version)])
 }
 
-/// Returns only the ConfigMap `a`.
 fn only_a(namespace: &str) -> Vec<Value> {
     vec![a(namespace, "1")]
 }
 
 /// Returns a Deployment whose pods run or fail, and a ConfigMap `a` with the version.
 fn web(namespace: &str, version: &str, fate: &str) -> Vec<Value> {
-    vec![
-        deployment(namespace, "web", 1, version, fate),
-        a(namespace, version),
-    ]
+    let web = deployment(namespace, "web", 1, version, fate);
+    vec![web, a(namespace, version)]
 }
 
-/// Stores objects in a ConfigMap of the system namespace, and returns the ConfigMap as a source.
-async fn store(world: &World, name: &str, objects: &[Value]) -> BundleSource {
-    let data: BTreeMap<String, String> = objects
-        .iter()
-        .enumerate()
-        .map(|(number, object)| (format!("{number}.yaml"), object.to_string()))
-        .collect();
-    let config_map = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "immutable": true,
-        "metadata": {"name": name, "namespace": support::SYSTEM}, "data": data,
-    });
+/// Stores objects in a ConfigMap of the system namespace.
+async fn store(world: &World, name: &str, objects: &[Value]) {
+    let file = |(number, object): (usize, &Value)| (format!("{number}.yaml"), object.to_string());
+    let data: BTreeMap<String, String> = objects.iter().enumerate().map(file).collect();
+    let mut config_map = map(support::SYSTEM, name, &[]);
+    config_map["immutable"] = json!(true);
+    config_map["data"] = json!(data);
     world.apply(&config_map).await;
-    stored_in(name)
 }
 
-/// Returns the ConfigMap of that name as a source.
 fn stored_in(name: &str) -> BundleSource {
     let sources = json!([{"configMap": {"name": name}, "path": "manifests"}]);
     serde_json::from_value(json!({"type": "configMaps", "configMaps": sources})).unwrap()
 }
 
-/// Deletes the ConfigMap that [`store`] has created.
 async fn delete_stored(world: &World, name: &str) {
     support::delete(&maps(world, support::SYSTEM), name).await;
 }
 
 /// Waits until the Bundle that is recorded as installed exists with the recorded uid and the applied content.
 async fn installed_is_recorded(world: &World, name: &str) -> InstalledBundle {
-    support::eventually("the installed Bundle is the recorded one", async || {
+    eventually("the installed Bundle is the recorded one", async || {
         let status = read(world, name).await.status.unwrap();
         let recorded = status.installed.ok_or("nothing is recorded")?;
         let all = bundles(world, name).await;
         let mut created = status.bundles.iter();
         let is_created = created.any(|created| created.uid == recorded.uid);
-        (is_created && all.iter().any(|bundle| recorded.is(bundle)))
-            .then_some(recorded)
-            .ok_or_else(|| format!("{all:?}"))
+        let exists = all.iter().any(|bundle| recorded.is(bundle));
+        let found = (is_created && exists).then_some(recorded);
+        found.ok_or_else(|| format!("{all:?}"))
     })
     .await
 }
 
-/// Waits until no Bundle has this uid.
 async fn is_deleted(world: &World, name: &str, bundle: &Bundle) {
-    bundles_become(world, name, "without the Bundle", |left| {
-        left.iter().all(|left| left.uid() != bundle.uid())
-    })
-    .await;
+    let is_deleted = |left: &Vec<Bundle>| left.iter().all(|left| left.uid() != bundle.uid());
+    bundles_become(world, name, "without the Bundle", is_deleted).await;
 }

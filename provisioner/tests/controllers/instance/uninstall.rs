@@ -4,12 +4,10 @@ mod offline;
 
 use std::net::{Ipv4Addr, TcpListener};
 
-use k8s_openapi::api::{core::v1::Namespace, rbac::v1::ClusterRole};
-use kube::api::{DeleteParams, PropagationPolicy};
+use kube::api::PropagationPolicy;
 
 use super::*;
 
-/// Returns the parameters of a deletion that orphans the objects.
 fn orphaning() -> DeleteParams {
     tests::with!(DeleteParams, propagation_policy: Some(PropagationPolicy::Orphan))
 }
@@ -25,7 +23,7 @@ async fn orphaned_map_is_adopted(world: &World, name: &str, source: BundleSource
     let api = maps(world, name);
     let before = api.get("a").await.unwrap().uid();
     request_deletion(world, name, &orphaning()).await;
-    support::wait_deleted::<BundleInstance>(world.api(), name).await;
+    wait_deleted::<BundleInstance>(world.api(), name).await;
     no_bundles(world, name).await;
     let orphan = api.get("a").await.unwrap();
     assert_eq!(orphan.uid(), before);
@@ -58,12 +56,12 @@ async fn uninstall_in_both_modes_keeps_only_namespaces() {
         orphaned_map_is_adopted(world, &name, source).await;
 
         request_deletion(world, &name, &params).await;
-        support::wait_deleted(world.api::<BundleInstance>(), &name).await;
+        wait_deleted(world.api::<BundleInstance>(), &name).await;
         let crd = format!("widgets.{group}");
-        support::wait_deleted(world.api::<CustomResourceDefinition>(), &crd).await;
-        support::wait_deleted(maps(world, &name), "a").await;
-        support::wait_deleted(deployments(world, &name), "operator").await;
-        support::wait_deleted(world.api::<ClusterRole>(), &name).await;
+        wait_deleted(world.api::<CustomResourceDefinition>(), &crd).await;
+        wait_deleted(maps(world, &name), "a").await;
+        wait_deleted(deployments(world, &name), "operator").await;
+        wait_deleted(world.api::<ClusterRole>(), &name).await;
         no_bundles(world, &name).await;
 
         let namespaces: Api<Namespace> = world.api();
@@ -86,7 +84,7 @@ async fn instances_are_removed_in_every_state() {
     world.instance(&name, "plain", source).await;
     wait_reason(world, &name, "HasValidBundle", "UnpackPending").await;
     assert_eq!(bundles(world, &name).await.len(), 1);
-    delete(world, &name).await;
+    world.uninstall(&name).await;
     no_bundles(world, &name).await;
 
     // A part of the bundle is applied.
@@ -96,14 +94,13 @@ async fn instances_are_removed_in_every_state() {
     let crd = support::crd(&format!("{name}.example.com"), "Widget");
     let objects = [map(space.name(), "a", &[]), crd, invalid];
     declare(world, &name, &objects).await;
-    let failed = wait_reason(world, &name, "Installed", "InstallFailed").await;
-    assert_message(&failed, "Installed", &["operator"]);
+    wait_message(world, &name, "Installed InstallFailed", &["operator"]).await;
     // It belongs to an earlier wave.
     maps(world, space.name()).get("a").await.unwrap();
-    delete(world, &name).await;
-    support::wait_deleted(maps(world, space.name()), "a").await;
+    world.uninstall(&name).await;
+    wait_deleted(maps(world, space.name()), "a").await;
     let crd = format!("widgets.{name}.example.com");
-    support::wait_deleted(world.api::<CustomResourceDefinition>(), &crd).await;
+    wait_deleted(world.api::<CustomResourceDefinition>(), &crd).await;
     no_bundles(world, &name).await;
 }
 
@@ -111,23 +108,20 @@ async fn instances_are_removed_in_every_state() {
 #[tokio::test]
 async fn finalizer_delays_the_uninstall_and_no_object_is_recreated() {
     let (world, name, space) = start("held").await;
-    let objects = [
-        map(space.name(), "held", &[]),
-        map(space.name(), "free", &[]),
-    ];
+    let objects = ["held", "free"].map(|object| map(space.name(), object, &[]));
     install(world, &name, &objects).await;
     let api = maps(world, space.name());
     let hold = json!({"metadata": {"finalizers": ["example.com/rival"]}});
     patch_as_other(&api, "held", hold).await;
 
     request_deletion(world, &name, &DeleteParams::default()).await;
-    let waiting = wait_reason(world, &name, "Progressing", "Uninstalling").await;
     let parts = [
         "waiting for 1 object to be deleted",
         &format!("ConfigMap {space}/held: is being deleted"),
         "example.com/rival",
         "remove the finalizers",
     ];
+    let waiting = wait_reason(world, &name, "Progressing", "Uninstalling").await;
     assert_message(&waiting, "Progressing", &parts);
     assert_eq!(api.get_opt("free").await.unwrap(), None);
 
@@ -136,7 +130,7 @@ async fn finalizer_delays_the_uninstall_and_no_object_is_recreated() {
     observed(world, &name).await;
     patch_as_other(&api, "held", json!({"data": {"more": "text"}})).await;
     patch_as_other(&api, "held", json!({"metadata": {"finalizers": null}})).await;
-    support::wait_deleted(world.api::<BundleInstance>(), &name).await;
+    wait_deleted(world.api::<BundleInstance>(), &name).await;
     no_bundles(world, &name).await;
     let left = api.list(&ListParams::default()).await.unwrap();
     let left: Vec<String> = left.iter().map(kube::ResourceExt::name_any).collect();

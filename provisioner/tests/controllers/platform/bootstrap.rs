@@ -2,10 +2,9 @@
 
 use std::net::TcpListener;
 
-use serde_json::json;
-
 use super::support::{Platform, package};
-use crate::support::{Fault, Line, Options, Provisioner, Relay, until};
+use super::*;
+use crate::support::{Fault, Line, Relay};
 
 /// Waits until the provisioner has connected this many more times.
 async fn is_retried(line: &Line, times: u64) {
@@ -37,8 +36,7 @@ async fn slow_apiserver_only_delays_the_day_0_installation() {
     let relay = Relay::at(platform.world.cluster, address).await;
     relay.fails(Fault::Busy(&["/"]));
     is_retried(&line, 5).await;
-    let operators = platform.operators();
-    let tide = operators.get("tide").await.unwrap();
+    let tide = platform.operators().get("tide").await.unwrap();
     assert!(tide.status.is_none(), "{:?}", tide.status);
     assert!(!provisioner.has_ended(), "{}", provisioner.log());
     relay.restore();

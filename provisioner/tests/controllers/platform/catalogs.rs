@@ -1,16 +1,9 @@
 //! Catalogs that are late, unavailable, available again, conflicting or invalid.
 
-use kube::Api;
-use manifests::api::{
-    catalog_source::CatalogSource,
-    condition::INSTALLED,
-    platform_operator::condition::{CATALOG_AVAILABLE, UPGRADEABLE},
-};
-use serde_json::{Value, json};
+use manifests::api::catalog_source::CatalogSource;
 
 use super::support::{Platform, optional_crd, package, packages};
-use crate::catalogs::external_servers::Server;
-use crate::support::delete;
+use super::*;
 
 /// Starts the provisioner first, and creates everything else in the most unfavorable order.
 // parity: serve-16, platform-1, openshift-4, openshift-13
@@ -21,11 +14,10 @@ async fn unavailable_catalog_causes_no_worse_choice() {
     platform.define(&optional_crd("PlatformOperator")).await;
     platform.declare(json!({"package": {"name": "tide"}})).await;
     let failed = "failed to find candidate olm.bundles from the tide package";
-    let not_installed = ("Unknown", "NotInstalled", "no bundle is installed");
     for (condition, expected) in tests::rows![
         INSTALLED => ("False", "SourceFailed", failed);
         CATALOG_AVAILABLE => ("False", "NoCatalogs", "no catalog found");
-        UPGRADEABLE => not_installed;
+        UPGRADEABLE => ("Unknown", "NotInstalled", "no bundle is installed");
     ] {
         platform.wait_condition("tide", condition, expected).await;
     }

@@ -2,18 +2,11 @@
 
 use std::time::Duration;
 
-use kube::{
-    ResourceExt as _,
-    api::{Patch, PatchParams},
-};
-use manifests::api::labels;
-use serde_json::{Value, json};
+use kube::api::{Patch, PatchParams};
 
 use super::support::{Platform, optional_crd, package};
+use super::*;
 use crate::catalogs::api_errors::{allow, deny};
-use crate::catalogs::external_servers::Server;
-use crate::openshift::{PLATFORM_OPERATOR, crd};
-use crate::support::{Provisioner, delete, until, wait_for};
 
 /// The operator `tide`, installed at 1.0.0, while the catalog offers 1.1.0 as well.
 struct Scene {
@@ -22,8 +15,6 @@ struct Scene {
     bundles: Vec<Value>,
     provisioner: Option<Provisioner>,
 }
-
-// === impl Scene ===
 
 impl Scene {
     async fn with(platform: Platform, provisioner: Provisioner) -> Self {
@@ -57,10 +48,7 @@ impl Scene {
     async fn is_recreated(&self, before: &str) {
         let image = self.bundles[0]["image"].as_str().unwrap();
         let instances = self.platform.instances();
-        let tide = wait_for(instances, "tide", "re-created", |instance| {
-            (instance.uid().as_deref() != Some(before)).then_some(())
-        })
-        .await;
+        let tide = wait_recreated(instances, "tide", Some(before.to_owned())).await;
         let source = tide.spec.template.spec.source.image.unwrap();
         assert_eq!(source.reference, image);
         self.platform.has("tide", "1.0.0").await;
@@ -87,8 +75,10 @@ impl Scene {
     }
 }
 
-/// Starts a provisioner while status writes are denied, and leaves the operator `tide` without a catalog.
-async fn failed_status_writes_back_off(platform: &Platform) -> Provisioner {
+#[tokio::test]
+async fn choice_is_recorded_and_deleted_instance_is_recreated() {
+    let platform = Platform::new().await;
+    // Failed status writes back off. The operator has no catalog yet.
     platform.declare(json!({"package": {"name": "tide"}})).await;
     let status = ("platform.openshift.io", "platformoperators/status");
     let operators = platform.operators();
@@ -113,13 +103,7 @@ async fn failed_status_writes_back_off(platform: &Platform) -> Provisioner {
     // A change of the operator resets the back-off.
     let patch = json!({"spec": {"version": ">=1.0.0"}});
     platform.edit("tide", patch).await;
-    provisioner
-}
 
-#[tokio::test]
-async fn choice_is_recorded_and_deleted_instance_is_recreated() {
-    let platform = Platform::new().await;
-    let provisioner = failed_status_writes_back_off(&platform).await;
     let mut scene = Scene::with(platform, provisioner).await;
     let minor = "1.1.0 is a new minor version";
     scene.platform.waits("tide", "1.1.0", minor).await;
@@ -151,10 +135,8 @@ async fn annotation_records_the_choice_for_the_openshift_crd() {
 
     // While the BundleInstance exists, a changed annotation is repaired.
     scene.annotate("garbage".into()).await;
-    wait_for(scene.platform.operators(), "tide", "repaired", |tide| {
-        (tide.annotations().get(labels::CHOSEN_BUNDLE)? == &recorded).then_some(())
-    })
-    .await;
+    let repaired = json!({"metadata": {"annotations": {labels::CHOSEN_BUNDLE: recorded}}});
+    wait_part(scene.platform.operators(), "tide", repaired).await;
 
     // An image that no catalog offers is not installed, and neither is another one.
     let mut edited: Value = serde_json::from_str(&recorded).unwrap();

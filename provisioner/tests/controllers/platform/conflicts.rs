@@ -4,15 +4,12 @@ use k8s_openapi::{
     api::apps::v1::Deployment,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{Api, ResourceExt as _, api::DeleteParams};
-use manifests::api::labels;
-use serde_json::json;
+use kube::api::DeleteParams;
 
 use super::support::{Platform, packages};
+use super::*;
 use crate::cluster_operator::{csv, define, olm_api, olm_object};
-use crate::support::{
-    delete, image, instance, list, merge, operator, until, wait_deleted, wait_for,
-};
+use crate::support::{image, instance};
 
 // parity: platform-7, platform-8, openshift-3, openshift-8, openshift-9, openshift-10, openshift-11, openshift-16
 #[tokio::test]
@@ -70,10 +67,8 @@ async fn package_and_instance_have_exactly_one_owner() {
     }
 
     // A package without an owner is installed.
-    for (kind, name) in [
-        ("Subscription", "mine"),
-        ("ClusterServiceVersion", "sand.v1"),
-    ] {
+    let csv = ("ClusterServiceVersion", "sand.v1");
+    for (kind, name) in [("Subscription", "mine"), csv] {
         delete(&olm_api(&platform, "catalogs", kind), name).await;
     }
     delete(&instances, "moon").await;
@@ -81,7 +76,29 @@ async fn package_and_instance_have_exactly_one_owner() {
         platform.has(name, "1.0.0").await;
     }
     changes_of_others_are_repaired(&platform).await;
-    deleted_operator_removes_its_objects(&platform).await;
+
+    // A deleted operator removes its objects.
+    let deployments: Api<Deployment> = Api::all(platform.world.client());
+    let has = async |name: &str| {
+        let all = list(&deployments).await;
+        let name = format!("{name}-operator");
+        all.iter().any(|deployment| deployment.name_any() == name)
+    };
+    assert!(has("tide").await && has("moon").await);
+    let crds: Api<CustomResourceDefinition> = platform.world.api();
+    // Foreground deletion waits for the objects.
+    let (operators, params) = (platform.operators(), DeleteParams::foreground());
+    operators.delete("moon", &params).await.unwrap();
+    wait_deleted(operators.clone(), "moon").await;
+    wait_deleted(platform.instances(), "moon").await;
+    wait_deleted(crds, "widgets.moon.example.com").await;
+    assert!(!has("moon").await);
+    // The package is free, and the operator that waited gets the package.
+    delete(&operators, "tide").await;
+    platform.has("second", "1.0.0").await;
+    wait_deleted(platform.instances(), "tide").await;
+    let has_tide = async || has("tide").await;
+    until("tide of the second operator", has_tide, |has| *has).await;
 }
 
 /// Fields of the operator are repaired. Fields that an admin adds are kept.
@@ -111,30 +128,6 @@ async fn changes_of_others_are_repaired(platform: &Platform) {
     let repaired = instances.get("surf").await.unwrap();
     assert!(repaired.annotations().contains_key("mine"));
     assert_eq!(repaired.spec.overrides.len(), 1);
-}
-
-async fn deleted_operator_removes_its_objects(platform: &Platform) {
-    let deployments: Api<Deployment> = Api::all(platform.world.client());
-    let has = async |name: &str| {
-        let all = list(&deployments).await;
-        let name = format!("{name}-operator");
-        all.iter().any(|deployment| deployment.name_any() == name)
-    };
-    assert!(has("tide").await && has("moon").await);
-    let crds: Api<CustomResourceDefinition> = platform.world.api();
-    // Foreground deletion waits for the objects.
-    let (operators, params) = (platform.operators(), DeleteParams::foreground());
-    operators.delete("moon", &params).await.unwrap();
-    wait_deleted(operators.clone(), "moon").await;
-    wait_deleted(platform.instances(), "moon").await;
-    wait_deleted(crds, "widgets.moon.example.com").await;
-    assert!(!has("moon").await);
-    // The package is free, and the operator that waited gets the package.
-    delete(&operators, "tide").await;
-    platform.has("second", "1.0.0").await;
-    wait_deleted(platform.instances(), "tide").await;
-    let has_tide = async || has("tide").await;
-    until("tide of the second operator", has_tide, |has| *has).await;
 }
 
 /// Publishes an operator that requires a namespace without other operators.

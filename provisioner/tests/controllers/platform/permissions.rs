@@ -2,11 +2,10 @@
 
 use manifests::api::install;
 
-use serde_json::json;
-
 use super::support::{Platform, package};
+use super::*;
 use crate::catalogs::images::pull_secret;
-use crate::support::{Options, install_rights, own_kubeconfig, wait_for};
+use crate::support::{install_rights, own_kubeconfig};
 
 // parity: openshift-27
 #[tokio::test]
@@ -27,16 +26,12 @@ async fn install_file_permissions_suffice_for_platform_operators() {
     platform.declare(json!({"package": {"name": "tide"}})).await;
     let _server = platform.serve_mine(&package("tide", &bundles)).await;
     let kubeconfig = Some(own_kubeconfig(cluster).await);
-    let options = tests::with!(Options, kubeconfig);
-    let provisioner = platform.start_with(options).await;
+    let provisioner = platform.start_with(tests::with!(Options, kubeconfig)).await;
     // The installation needs more permissions: an account, or the second binding.
     let (world, lacks) = (&platform.world, ["lacks permissions"]);
     world.wait_message("tide", "Installed", &lacks).await;
-    wait_for(platform.operators(), "tide", "chosen", |tide| {
-        let chosen = tide.status.as_ref()?.chosen_bundle.as_ref()?;
-        (chosen.name == "tide.v1.0.0").then_some(())
-    })
-    .await;
+    let chosen = json!({"status": {"chosenBundle": {"name": "tide.v1.0.0"}}});
+    wait_part(platform.operators(), "tide", chosen).await;
     // The image is pulled with the secret.
     let log_line = provisioner.wait_log("failed to read catalog").await;
     let error = log_line["error"].as_str().unwrap();

@@ -1,21 +1,16 @@
 //! Support for the tests of platform operators: a dedicated control plane with real catalog servers.
 
 use cluster::{Cluster, Lease};
-use kube::Api;
 use manifests::api::{
-    bundle_instance::BundleInstance,
-    condition::INSTALLED,
     crds,
     platform_operator::{PlatformOperator, PlatformOperatorStatus},
 };
-use serde_json::{Value, json};
 use tempfile::TempDir;
 use unpacker::{Content, registry::BundleImage};
 
-use crate::catalogs::external_servers::Server;
+use super::*;
 use crate::support::{
-    Options, Provisioner, World, apply, catalog_source, condition, define, has, merge,
-    namespace_object, notes_about, operator, own, wait_for, with_node,
+    World, apply, catalog_source, define, namespace_object, notes_about, own, with_node,
 };
 
 /// A cluster with a provisioner that reads catalogs from the namespace `catalogs`.
@@ -27,8 +22,7 @@ pub(crate) struct Platform {
 /// Returns the project's CRD of a kind.
 pub(crate) fn optional_crd(kind: &str) -> Value {
     let mut all = crds::optional_crds().into_iter();
-    let crd = all.find(|crd| crd.spec.names.kind == kind).unwrap();
-    serde_json::to_value(crd).unwrap()
+    serde_json::to_value(all.find(|crd| crd.spec.names.kind == kind).unwrap()).unwrap()
 }
 
 impl Platform {
@@ -86,10 +80,9 @@ impl Platform {
         let host = self.world.registry.host();
         let text = format!("[[registry]]\nlocation = \"{host}\"\ninsecure = true\n");
         std::fs::write(&conf, text).unwrap();
-        options.flags.extend([
-            "--catalog-namespaces=catalogs".to_owned(),
-            format!("--registries-conf={}", conf.display()),
-        ]);
+        let conf = format!("--registries-conf={}", conf.display());
+        let namespaces = "--catalog-namespaces=catalogs".to_owned();
+        options.flags.extend([namespaces, conf]);
         (dir, options)
     }
 
@@ -112,9 +105,8 @@ impl Platform {
 
     /// Publishes version 1.0.0 of an operator whose bundle declares this max OpenShift version, and returns the image.
     pub(crate) async fn push_limited(&self, name: &str, newest: &str) -> String {
-        let properties =
-            json!({"properties": [{"type": "olm.maxOpenShiftVersion", "value": newest}]});
-        let content = operator(name, "1.0.0", &[("metadata/properties.yaml", properties)]);
+        let limit = json!({"properties": [{"type": "olm.maxOpenShiftVersion", "value": newest}]});
+        let content = operator(name, "1.0.0", &[("metadata/properties.yaml", limit)]);
         self.push(&format!("{name}:v1.0.0"), &content).await
     }
 
@@ -161,7 +153,6 @@ impl Platform {
         self.world.wait_instance(name, INSTALLED, "True").await;
     }
 
-    /// Patches a PlatformOperator.
     pub(crate) async fn edit(&self, name: &str, patch: Value) {
         merge(&self.operators(), name, &patch).await;
     }
@@ -171,14 +162,10 @@ impl Platform {
         self.becomes(name, "True", "InstallSuccessful", part).await;
     }
 
-    /// Waits until this version is installed.
     pub(crate) async fn has(&self, name: &str, version: &str) {
-        wait_for(self.instances(), name, version, |instance| {
-            let status = instance.status.as_ref()?;
-            let is_there = has(&status.conditions, INSTALLED, "True");
-            (is_there && status.facts.version.as_deref() == Some(version)).then_some(())
-        })
-        .await;
+        let installed = json!({"type": INSTALLED, "status": "True"});
+        let status = json!({"version": version, "conditions": [installed]});
+        wait_part(self.instances(), name, json!({"status": status})).await;
     }
 
     /// Waits until an operator has recorded these minor versions of the cluster and of its package.
@@ -191,13 +178,9 @@ impl Platform {
 
     /// Waits until this version is the next available one, with this part in its reason.
     pub(crate) async fn waits(&self, name: &str, next: &str, part: &str) -> PlatformOperatorStatus {
-        let description = format!("{next} {part}");
-        let operator = wait_for(self.operators(), name, &description, |operator| {
-            let waiting = operator.status.as_ref()?.next_available.as_ref()?;
-            let why = waiting.waits_for.as_deref()?;
-            (waiting.version == next && why.contains(part)).then_some(())
-        })
-        .await;
+        let next = json!({"version": next, "waitsFor": format!("*{part}*")});
+        let waiting = json!({"status": {"nextAvailable": next}});
+        let operator = wait_part(self.operators(), name, waiting).await;
         operator.status.unwrap()
     }
 
@@ -214,20 +197,12 @@ impl Platform {
     }
 
     /// Waits until a condition has this status and reason, and this part in its message.
-    pub(crate) async fn wait_condition(
-        &self,
-        name: &str,
-        type_: &str,
-        expected: (&str, &str, &str),
-    ) {
+    pub(crate) async fn wait_condition(&self, name: &str, ty: &str, expected: (&str, &str, &str)) {
         let (status, reason, part) = expected;
-        let is_expected = |operator: &PlatformOperator| {
-            let found = condition(&operator.status.as_ref()?.conditions, type_)?;
-            let is_same = found.status == status && found.reason == reason;
-            (is_same && found.message.contains(part)).then_some(())
-        };
-        let description = format!("{expected:?}");
-        wait_for(self.operators(), name, &description, is_expected).await;
+        let message = format!("*{part}*");
+        let condition = json!({"type": ty, "status": status, "reason": reason, "message": message});
+        let expected = json!({"status": {"conditions": [condition]}});
+        wait_part(self.operators(), name, expected).await;
     }
 }
 
@@ -246,7 +221,6 @@ pub(crate) fn package(name: &str, bundles: &[Value]) -> Vec<Value> {
     documents
 }
 
-/// Returns a catalog of several such packages.
 pub(crate) fn packages<'a>(
     all: impl IntoIterator<Item = &'a (&'a str, impl AsRef<[Value]> + 'a)>,
 ) -> Vec<Value> {
@@ -255,7 +229,6 @@ pub(crate) fn packages<'a>(
         .collect()
 }
 
-/// Returns a bundle as a catalog entry.
 pub(crate) fn bundle(name: &str, version: &str, image: &str) -> Value {
     json!({
         "schema": "olm.bundle", "package": name, "name": format!("{name}.v{version}"), "image": image,
@@ -266,7 +239,6 @@ pub(crate) fn bundle(name: &str, version: &str, image: &str) -> Value {
     })
 }
 
-/// Returns a catalog entry with a max OpenShift version.
 pub(crate) fn with_maximum(mut bundle: Value, maximum: &str) -> Value {
     let properties = bundle["properties"].as_array_mut().unwrap();
     properties.push(json!({"type": "olm.maxOpenShiftVersion", "value": maximum}));

@@ -2,11 +2,10 @@
 
 use cluster::fake_node::FATE;
 use manifests::api::condition::HEALTHY;
-use serde_json::{Value, json};
 
 use super::support::{Platform, bundle, packages};
-use crate::catalogs::external_servers::Server;
-use crate::support::{account, merge, operator, wait_for};
+use super::*;
+use crate::support::account;
 
 const LINE: [&str; 3] = ["1.0.0", "1.0.1", "1.0.2"];
 
@@ -59,37 +58,10 @@ async fn upgrades_follow_single_edges_up_to_the_approved_version() {
     platform.has("surf", "2.0.0").await;
     assert_eq!(platform.choices("surf").await, ["1.0.0", "1.1.0", "2.0.0"]);
     assert_eq!(platform.choices("tide").await, ["1.0.0"]);
-    let fate = json!({"spec": {"config": null}});
-    merge(&instances, "tide", &fate).await;
+    merge(&instances, "tide", &json!({"spec": {"config": null}})).await;
     platform.has("tide", "1.0.2").await;
     assert_eq!(platform.choices("tide").await, LINE);
 
-    new_permissions_wait_for_their_digest(&platform).await;
-    packages_follow_the_apiserver(&platform, server, &all).await;
-}
-
-/// Serves one more package on a cluster without OpenShift, and upgrades the API server.
-async fn packages_follow_the_apiserver(
-    platform: &Platform,
-    server: Server,
-    others: &[(&str, &[Value])],
-) {
-    let wave = platform.bundles("wave", &["1.0.0", "1.1.0"]).await;
-    let with = |versions: usize| packages(&[others, &[("wave", &wave[..versions])]].concat());
-    let server = server.replaced(&with(1)).await;
-    platform.declare(json!({"package": {"name": "wave"}})).await;
-    platform.has("wave", "1.0.0").await;
-    platform.has_minors("wave", "1.36 1.0").await;
-    let _server = server.replaced(&with(2)).await;
-    let part = "is installed when the cluster is upgraded to a new minor version after 1.36";
-    platform.waits("wave", "1.1.0", part).await;
-    let cluster = platform.world.cluster;
-    cluster.upgrade_apiserver("v1.37.0").await.unwrap();
-    platform.has("wave", "1.1.0").await;
-    platform.has_minors("wave", "1.37 1.1").await;
-}
-
-async fn new_permissions_wait_for_their_digest(platform: &Platform) {
     let gains = "requests new permissions that are not approved";
     // The same permissions in another namespace are new.
     let status = platform.waits("dune", "1.0.1", gains).await;
@@ -109,16 +81,28 @@ async fn new_permissions_wait_for_their_digest(platform: &Platform) {
     assert_eq!(platform.choices("sand").await, ["1.0.0"]);
     platform.edit("sand", patch(&permissions.digest)).await;
     platform.has("sand", "1.0.1").await;
-    wait_for(platform.operators(), "sand", "at rest", |operator| {
-        let status = operator.status.as_ref()?;
-        (status.new_rights.is_none() && status.next_available.is_none()).then_some(())
-    })
-    .await;
+    let at_rest = json!({"status": {"newRights": null, "nextAvailable": null}});
+    wait_part(platform.operators(), "sand", at_rest).await;
 
     // The status records the reasons of the choice.
     let sand = platform.operators().get("sand").await.unwrap();
     let why = sand.status.unwrap().chosen_bundle.unwrap().why.join("\n");
     assert!(why.contains("its new permissions are approved"), "{why}");
+
+    // One more package follows the API server of a cluster without OpenShift.
+    let wave = platform.bundles("wave", &["1.0.0", "1.1.0"]).await;
+    let with = |versions: usize| packages(&[&all[..], &[("wave", &wave[..versions])]].concat());
+    let server = server.replaced(&with(1)).await;
+    platform.declare(json!({"package": {"name": "wave"}})).await;
+    platform.has("wave", "1.0.0").await;
+    platform.has_minors("wave", "1.36 1.0").await;
+    let _server = server.replaced(&with(2)).await;
+    let part = "is installed when the cluster is upgraded to a new minor version after 1.36";
+    platform.waits("wave", "1.1.0", part).await;
+    let upgraded = platform.world.cluster.upgrade_apiserver("v1.37.0").await;
+    upgraded.unwrap();
+    platform.has("wave", "1.1.0").await;
+    platform.has_minors("wave", "1.37 1.1").await;
 }
 
 /// Returns a bundle that suggests another namespace than the former version.

@@ -1,28 +1,16 @@
 //! Permissions that an account lacks.
 
-use apply::{
-    discovery::Discovery,
-    inventory::Entry,
-    plan::ApplyStep,
-    preflight::{Check, Findings},
-};
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::{
-    Api,
-    api::{DynamicObject, Patch, PatchParams},
-};
-use manifests::{object::Object, yaml};
-use serde_json::{Value, json};
-use tests::assert_has;
+use kube::api::DynamicObject;
+use manifests::yaml;
 
-use super::{Case, config, messages};
-use crate::support::{self, service_account, unique, world};
+use super::*;
+use crate::support::service_account;
 
-fn no_problems(findings: &Findings) -> Result<(), String> {
-    if findings.problems.is_empty() {
-        return Ok(());
-    }
-    Err(format!("{:#?}", findings.problems))
+/// Waits until an account has all permissions.
+async fn no_permission_is_missing(case: &Case) {
+    let problems = async || case.run().await.problems;
+    support::until("nothing is missing", problems, Vec::is_empty).await;
 }
 
 /// Returns the objects of a bundle with an operator, including permissions that the account does not hold itself.
@@ -51,16 +39,10 @@ fn operator(namespace: &str, name: &str) -> Vec<Value> {
         {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["lock"], "verbs": ["update"]},
         {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]},
     ]});
-    let labels = json!({"app": "operator"});
-    let pod = json!({"containers": [{"name": "operator", "image": "operator"}]});
-    let template = json!({"metadata": {"labels": labels}, "spec": pod});
-    let deployment = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "operator", "namespace": namespace},
-        "spec": {"selector": {"matchLabels": labels}, "template": template},
-    });
+    let deployment = crate::apply::deployment("operator");
     vec![
         config(namespace, "settings", &json!({})),
-        deployment,
+        tests::with!(deployment => |object| object["metadata"]["namespace"] = json!(namespace)),
         support::crd(&format!("{name}.tests.rukpak.io"), "Widget"),
         rbac("ClusterRole", name, wide),
         rbac("ClusterRoleBinding", name, binding("ClusterRole", name)),
@@ -84,7 +66,7 @@ async fn granting_the_listed_permissions_is_sufficient() {
     })
     .await;
     let objects = operator(namespace.name(), &name);
-    let mut case = Case::new(world, namespace.name(), &objects).by(world, &account);
+    let mut case = Case::new(world.cluster, namespace.name(), &objects).by(&account);
     let metadata = json!({"name": "old", "namespace": namespace.name()});
     let leaving =
         json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata});
@@ -92,7 +74,7 @@ async fn granting_the_listed_permissions_is_sufficient() {
     let leaving = Object::try_from(leaving).unwrap();
     case.inventory.insert(leaving.identity(), entry);
 
-    let found = case.run(world).await;
+    let found = case.run().await;
     let [message] = messages(&found, Check::Rights)[..] else {
         panic!("{found:#?}");
     };
@@ -113,14 +95,10 @@ async fn granting_the_listed_permissions_is_sufficient() {
     for object in yaml::documents(granted.as_bytes()) {
         world.apply(&object.unwrap()).await;
     }
-    support::eventually("the account has all permissions", async || {
-        no_problems(&case.run(world).await)
-    })
-    .await;
+    no_permission_is_missing(&case).await;
 
     // The API server agrees.
-    let kinds = Discovery::new(world.client());
-    let steps = case.plan(&kinds).await.steps;
+    let steps = case.steps().await;
     let api = |step: &ApplyStep| -> Api<DynamicObject> {
         let (client, resource) = (case.client.clone(), &step.kind.resource);
         if step.kind.namespaced {
@@ -164,9 +142,6 @@ async fn account_with_escalate_and_bind_needs_no_permissions() {
     objects
         .retain(|object| object["kind"] == "ClusterRole" || object["metadata"]["name"] == "viewer");
     assert_eq!(objects.len(), 2);
-    let case = Case::new(world, namespace.name(), &objects).by(world, &account);
-    support::eventually("nothing is missing", async || {
-        no_problems(&case.run(world).await)
-    })
-    .await;
+    let case = Case::new(world.cluster, namespace.name(), &objects).by(&account);
+    no_permission_is_missing(&case).await;
 }

@@ -33,12 +33,6 @@ async fn holder(leases: &Api<Lease>) -> Option<String> {
 #[tokio::test]
 async fn one_replica_leads_while_it_holds_the_lease() {
     let cluster = plane().await;
-    other_replicas_are_ready_to_lead(cluster).await;
-    suspended_leader_ends(cluster).await;
-    taken_lease_ends_the_leader(cluster).await;
-}
-
-async fn other_replicas_are_ready_to_lead(cluster: &Cluster) {
     let (flag, namespace) = system(cluster).await;
     let first = replica(cluster, &flag, "60s").await;
     first.wait_log("leading").await;
@@ -58,9 +52,8 @@ async fn other_replicas_are_ready_to_lead(cluster: &Cluster) {
     let lease = leases.get(LEASE).await.unwrap().spec.unwrap();
     assert_eq!(lease.lease_transitions, Some(2));
     assert_eq!(lease.lease_duration_seconds, Some(60));
-}
 
-async fn suspended_leader_ends(cluster: &Cluster) {
+    // A suspended leader ends.
     let (flag, _) = system(cluster).await;
     let first = replica(cluster, &flag, "3s").await;
     first.wait_log("leading").await;
@@ -71,17 +64,15 @@ async fn suspended_leader_ends(cluster: &Cluster) {
     assert_eq!(first.ended().await, 1, "{}", first.log());
     assert!(first.log().contains("lost Lease"), "{}", first.log());
     assert!(is_leader(&second).await);
-}
 
-async fn taken_lease_ends_the_leader(cluster: &Cluster) {
+    // The leader recreates a deleted Lease, and ends once another client takes the Lease.
     let (flag, namespace) = system(cluster).await;
     let leader = replica(cluster, &flag, "6s").await;
     leader.wait_log("leading").await;
     let leases: Api<Lease> = Api::namespaced(cluster.client().unwrap(), &namespace);
     let before = holder(&leases).await;
     delete(&leases, LEASE).await;
-    let lease = async || leases.get_opt(LEASE).await.unwrap();
-    found("the Lease", lease).await;
+    found("the Lease", async || leases.get_opt(LEASE).await.unwrap()).await;
     assert_eq!(holder(&leases).await, before);
     assert!(!leader.has_ended(), "{}", leader.log());
 

@@ -9,7 +9,6 @@ use crate::support::{list, until};
 
 const MISSING: &str = "admission policies are missing";
 
-/// Lists the notes of the Events about missing policies.
 async fn notes(cluster: &Cluster) -> Vec<String> {
     let events: Api<Event> = Api::namespaced(cluster.client().unwrap(), "default");
     let mut all = list(&events).await;

@@ -6,7 +6,6 @@ use tests::assert_has;
 use super::*;
 use crate::catalogs::images::pull_secret;
 
-/// Returns a ConfigMap with certificates of CAs.
 fn ca_map(name: &str, data: &Value) -> Value {
     let metadata = json!({"name": name, "namespace": "openshift-config"});
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
@@ -33,13 +32,7 @@ async fn private(ca: &TestCa, name: &str) -> (Registry, String, String) {
 async fn permissions_cas_and_proxy_of_the_cluster_are_used() {
     let lab = Lab::new().await;
     lab.openshift().await;
-    permissions_of_the_openshift_file_suffice(&lab).await;
-    cas_and_pull_secret_are_used(&lab).await;
-    requests_go_through_the_proxy(&lab).await;
-}
-
-/// Leaves no pull configuration behind.
-async fn permissions_of_the_openshift_file_suffice(lab: &Lab) {
+    // The permissions of the OpenShift file suffice.
     let options = install::Options::default();
     support::install_rights(&lab.cluster, &install::file(&options)).await;
     let registry = Registry::start(Auth::Anonymous, None);
@@ -70,9 +63,8 @@ async fn permissions_of_the_openshift_file_suffice(lab: &Lab) {
     let mut lines = provisioner.lines().into_iter();
     assert_eq!(lines.find(|line| line["message"] == refused), None);
     lab.delete(&config).await;
-}
+    drop(provisioner);
 
-async fn cas_and_pull_secret_are_used(lab: &Lab) {
     let ca = TestCa::new("lab");
     let (registry, image, login) = private(&ca, "one").await;
     let provisioner = lab.provisioner(&[]).await;
@@ -107,9 +99,9 @@ async fn cas_and_pull_secret_are_used(lab: &Lab) {
     lab.apply(&ca_map("user-ca-bundle", &cas)).await;
     lab.apply(&proxy_config("user-ca-bundle")).await;
     lab.fails(&bundle, "credentials").await;
-}
+    drop(provisioner);
 
-async fn requests_go_through_the_proxy(lab: &Lab) {
+    // Requests pass through the proxy.
     let (registry, proxy) = (Registry::plain(), HttpProxy::start());
     publish(&registry.image("app:v1"), &content("one"), &insecure()).await;
     // An address of this machine that is not recognized as local: the provisioner reaches local addresses without a proxy.

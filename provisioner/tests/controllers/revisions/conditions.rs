@@ -42,11 +42,9 @@ impl Observer {
     /// Waits until the watch has reported a generation as done.
     async fn has_shown_done(&self, generation: i64) {
         let events = async || self.events.lock().unwrap().clone();
-        becomes(&format!("done {generation}"), events, |events| {
-            let is_done = |event: &Event| event.0 == generation && event.2 == "Current";
-            events.iter().any(is_done)
-        })
-        .await;
+        let is_done = |event: &Event| event.0 == generation && event.2 == "Current";
+        let has_done = |events: &Vec<Event>| events.iter().any(is_done);
+        becomes(&format!("done {generation}"), events, has_done).await;
     }
 
     /// Ends the watch. A panic of the watch is a panic of the test.
@@ -72,10 +70,8 @@ pub(super) fn verdict(instance: &BundleInstance, allowed: i64) -> Event {
         assert_eq!(condition.status, "True");
     }
     let is_ready = ready.is_some_and(|ready| ready.status == "True");
-    assert!(
-        !is_ready || status.progressing_since.is_none(),
-        "{status:?}"
-    );
+    let is_progressing = status.progressing_since.is_some();
+    assert!(!(is_ready && is_progressing), "{status:?}");
     let found = match health::evaluate(&serde_json::to_value(instance).unwrap()) {
         Health::Current => "Current",
         Health::InProgress(_) => "InProgress",
@@ -94,15 +90,8 @@ fn objects(fixture: &Fixture<'_>, size: u8) -> [Value; 3] {
     let mut crd = fixture.widget_crd();
     let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     schema["properties"]["status"]["default"] = json!({"observedGeneration": -1});
-    [
-        crd,
-        fixture.widget("operand", size),
-        fixture.map("map", &size.to_string()),
-    ]
-}
-
-async fn generation(fixture: &Fixture<'_>) -> i64 {
-    fixture.read().await.metadata.generation.unwrap()
+    let map = fixture.map("map", &size.to_string());
+    [crd, fixture.widget("operand", size), map]
 }
 
 // A client that follows kstatus never treats a generation as done before it is installed and healthy: neither a new object,
@@ -113,7 +102,7 @@ async fn unfinished_generation_is_never_current() {
     let declared = fixture.declare(&objects(&fixture, 1)).await;
     let observer = Observer::new(&fixture);
     fixture.world.create(&declared).await;
-    fixture.has_reason("Ready", "WaitingForHealth").await;
+    fixture.has_reason("Ready WaitingForHealth").await;
     observer.allow(1);
     fixture.observe_generation("operand", 1).await;
     observer.has_shown_done(1).await;
@@ -121,10 +110,10 @@ async fn unfinished_generation_is_never_current() {
     // Another template, and a third one before the second is healthy.
     fixture.upgrade("v2", &objects(&fixture, 2)).await;
     fixture.has_generation("operand", 2).await;
-    fixture.has_reason("Ready", "WaitingForHealth").await;
+    fixture.has_reason("Ready WaitingForHealth").await;
     fixture.upgrade("v3", &objects(&fixture, 3)).await;
     fixture.has_generation("operand", 3).await;
-    let newest = generation(&fixture).await;
+    let newest = fixture.read().await.metadata.generation.unwrap();
     observer.allow(newest);
     fixture.observe_generation("operand", 3).await;
     observer.has_shown_done(newest).await;
@@ -140,20 +129,14 @@ async fn unfinished_generation_is_never_current() {
     observer.has_shown_done(newest + 2).await;
     fixture.upgrade("v4", &objects(&fixture, 4)).await;
     let observed = async || fixture.read().await.status.unwrap().observed_generation;
-    becomes("observed as paused", observed, |found| {
-        *found == Some(newest + 3)
-    })
-    .await;
-    let (reason, _) = fixture.condition("Ready").await;
-    assert_eq!(reason, "Paused");
+    let is_observed = |found: &Option<i64>| *found == Some(newest + 3);
+    becomes("observed as paused", observed, is_observed).await;
+    assert_eq!(fixture.condition("Ready").await.0, "Paused");
 
     let events = observer.end().await;
-    let new: Vec<_> = events.iter().filter(|event| event.0 == 1).collect();
-    assert_eq!(
-        *new[0],
-        (1, BundleInstanceStatus::NOT_OBSERVED, "InProgress"),
-        "the default of a new object"
-    );
+    let new = events.iter().find(|event| event.0 == 1);
+    let default = (1, BundleInstanceStatus::NOT_OBSERVED, "InProgress");
+    assert_eq!(new, Some(&default), "the default of a new object");
     let verdicts: BTreeSet<_> = events.iter().map(|event| event.2).collect();
     assert_eq!(verdicts, BTreeSet::from(["Current", "InProgress"]));
     fixture.uninstall().await;
@@ -165,17 +148,13 @@ async fn blocked_generation_is_stalled_after_its_deadline() {
     let fixture = Fixture::new(running().await, "obstacle").await;
     let world = fixture.world;
     world.apply(&fixture.map("taken", "of others")).await;
-    let mut declared = fixture.declare(&[fixture.map("taken", "1")]).await;
-    declared.spec.progress_deadline_seconds = Some(3);
+    let declared = fixture.declare(&[fixture.map("taken", "1")]).await;
+    let declared = tests::with!(declared => spec.progress_deadline_seconds: Some(3));
     world.create(&declared).await;
-    fixture
-        .has_reason("Reconciling", "ProgressingWithRetry")
-        .await;
+    fixture.has_reason("Reconciling ProgressingWithRetry").await;
     let blocked = fixture.read().await.status.unwrap();
     assert!(blocked.progressing_since.is_some());
-    fixture
-        .has_reason("Stalled", "ProgressDeadlineExceeded")
-        .await;
+    fixture.has_reason("Stalled ProgressDeadlineExceeded").await;
     let late = fixture.read().await;
     assert_eq!(verdict(&late, 0).2, "Failed");
     assert_has(message(&late, "Stalled"), "taken");
@@ -188,8 +167,7 @@ async fn blocked_generation_is_stalled_after_its_deadline() {
 
     delete(&fixture.maps(), "taken").await;
     let retry = json!({"metadata": {"annotations": {labels::RETRY: "1"}}});
-    let instances: Api<BundleInstance> = world.api();
-    merge(&instances, &fixture.name, &retry).await;
+    merge(&fixture.instances(), &fixture.name, &retry).await;
     let well = fixture.wait("Ready", "True").await;
     assert_eq!(verdict(&well, 1).2, "Current");
     assert_eq!(fixture.condition("Stalled").await.0, "");

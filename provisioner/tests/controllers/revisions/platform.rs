@@ -3,9 +3,7 @@
 use manifests::api::bundle_instance::Cause;
 
 use super::*;
-use crate::support::{
-    Options, Provisioner, define, operator_conditions, prepare, without_controllers,
-};
+use crate::support::{define, operator_conditions, prepare, without_controllers};
 
 /// More than [`MAX_ROLLOUTS`].
 const INSTANCES: usize = 7;
@@ -72,10 +70,8 @@ async fn platform_rollouts_are_few_and_stop_when_two_are_unhealthy() {
     // If OperatorConditions are served, the Deployment of an operator names its OperatorCondition.
     define(cluster, &operator_conditions()).await;
     let rolling_out = async || under_way(&fixtures).await.1;
-    let first = becomes("four rollouts", &rolling_out, |rollouts| {
-        rollouts.len() == MAX_ROLLOUTS
-    })
-    .await;
+    let are_four = |rollouts: &Vec<usize>| rollouts.len() == MAX_ROLLOUTS;
+    let first = becomes("four rollouts", &rolling_out, are_four).await;
     let are_the_first = async || {
         observe(Duration::from_secs(2), async || {
             assert_eq!(under_way(&fixtures).await.0, first);
@@ -108,10 +104,8 @@ async fn platform_rollouts_are_few_and_stop_when_two_are_unhealthy() {
     for number in well {
         fixtures[*number].report(true).await;
     }
-    becomes("two active revisions", &rolling_out, |rollouts| {
-        rollouts.len() == 2
-    })
-    .await;
+    let are_two = |rollouts: &Vec<usize>| rollouts.len() == 2;
+    becomes("two active revisions", &rolling_out, are_two).await;
     are_the_first().await;
 
     // One recovers, and the remaining rollouts start.

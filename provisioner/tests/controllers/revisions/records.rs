@@ -1,35 +1,27 @@
 //! Records of revisions that are lost, altered or denied: nothing installed is harmed, the problem is reported, and the record
 //! is written again.
 
-use std::{collections::BTreeMap, fmt::Write as _};
-
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::{
-    ResourceExt,
-    api::{ListParams, PostParams},
-};
+use kube::ResourceExt;
 use manifests::api::bundle_instance::RevisionStatus;
-use sha2::{Digest as _, Sha256};
+use unpacker::Digest;
 
 use super::*;
-use crate::faults::support::{Stage, stage};
-use crate::support::{Options, SYSTEM, large, quota, until};
+use crate::faults::support::Stage;
+use crate::support::{SYSTEM, large, quota};
 
 /// The number of objects whose record takes several Secrets.
 const OBJECT_COUNT: usize = 2500;
 
-/// The Secrets of the system namespace.
 fn secrets(world: &World) -> Api<Secret> {
     Api::namespaced(world.client(), SYSTEM)
 }
 
 impl Fixture<'_> {
-    /// The name of a Secret of a record.
     fn part(&self, revision: i64, part: i64) -> String {
         format!("{}-r{revision}-{part}", self.name)
     }
 
-    /// Lists the names of the Secrets that record revisions.
     async fn records(&self) -> Vec<String> {
         let selector = format!("{}={}", labels::REVISION_OF, self.name);
         let params = ListParams::default().labels(&selector);
@@ -49,22 +41,17 @@ impl Fixture<'_> {
         within(ROLLOUT_TIMEOUT, "recorded revision", async || {
             let status = self.read().await.status.unwrap_or_default();
             let revision = status.revisions.last().ok_or("no revision is listed")?;
-            if revision.state != RevisionState::Active {
-                return Err(format!("{revision:?}"));
-            }
             let records = self.records().await;
-            for part in 1..=revision.parts {
-                let name = self.part(revision.number, part);
-                if !records.contains(&name) {
-                    return Err(format!("{name} is not among {records:?}"));
-                }
+            let mut parts = (1..=revision.parts).map(|part| self.part(revision.number, part));
+            let is_recorded = parts.all(|name| records.contains(&name));
+            if revision.state == RevisionState::Active && is_recorded {
+                return Ok(revision.clone());
             }
-            Ok(revision.clone())
+            Err(format!("{revision:?}, {records:?}"))
         })
         .await
     }
 
-    /// Counts the objects of the instance.
     async fn count(&self) -> usize {
         let selector = format!("{}={}", labels::OWNER_NAME, self.name);
         let params = ListParams::default().labels(&selector);
@@ -72,46 +59,29 @@ impl Fixture<'_> {
         maps.unwrap().items.len()
     }
 
+    /// Checks for a while that the ConfigMap `a` has this text, and that another one does not exist.
+    async fn assert_unchanged(&self, text: &str, absent: &str) {
+        observe(OBSERVATION, async || {
+            let texts = [self.text("a").await, self.text(absent).await];
+            assert_eq!(texts, [Some(text.to_owned()), None]);
+        })
+        .await;
+    }
+
     /// Removes the instance, and waits until neither an object nor a record exists.
     async fn leaves_nothing(&self) {
         self.uninstall().await;
         // The garbage collector deletes many Secrets one by one.
-        within(Duration::from_secs(60), "end of the removal", async || {
-            let (maps, records) = (self.count().await, self.records().await);
-            (maps == 0 && records.is_empty())
-                .then_some(())
-                .ok_or_else(|| format!("{maps} ConfigMaps, {records:?}"))
-        })
-        .await;
+        let left = async || (self.count().await, self.records().await);
+        let is_none = |(maps, records): &(usize, Vec<String>)| *maps == 0 && records.is_empty();
+        let limit = Duration::from_secs(60);
+        until_within(limit, "end of the removal", left, is_none).await;
     }
 }
 
-/// Creates a Secret again with other data. The Secrets of records are immutable.
-async fn replace(world: &World, mut secret: Secret, change: impl FnOnce(&mut Secret)) {
-    let api = secrets(world);
-    let name = secret.name_any();
-    delete(&api, &name).await;
-    secret.metadata.resource_version = None;
-    secret.metadata.uid = None;
-    secret.metadata.creation_timestamp = None;
-    secret.metadata.managed_fields = None;
-    change(&mut secret);
-    api.create(&PostParams::default(), &secret).await.unwrap();
-}
-
-/// Returns the recorded bytes.
 fn data(secret: &mut Secret) -> &mut Vec<u8> {
     let data = secret.data.as_mut().unwrap();
     &mut data.get_mut("data").unwrap().0
-}
-
-/// Returns the checksum of recorded bytes as part 1 stores it.
-fn checksum(data: &[u8]) -> String {
-    let mut checksum = "sha256:".to_owned();
-    for byte in Sha256::digest(data) {
-        write!(checksum, "{byte:02x}").unwrap();
-    }
-    checksum
 }
 
 /// Damage to a record.
@@ -125,27 +95,30 @@ enum Damage {
     Foreign(BTreeMap<String, ByteString>),
 }
 
+/// Damages the Secret of a record. These Secrets are immutable, so another one replaces it.
 async fn damage(world: &World, name: &str, damage: Damage) {
-    let secret = secrets(world).get(name).await.unwrap();
-    if matches!(damage, Damage::Deleted) {
-        return delete(&secrets(world), name).await;
+    let api = secrets(world);
+    let mut secret = api.get(name).await.unwrap();
+    delete(&api, name).await;
+    let is_forged = matches!(damage, Damage::Forged);
+    let middle = data(&mut secret).len() / 2;
+    match damage {
+        Damage::Deleted => return,
+        Damage::Truncated => data(&mut secret).truncate(middle),
+        Damage::Edited | Damage::Forged => data(&mut secret)[middle] ^= 1,
+        Damage::Foreign(other) => secret.data = Some(other),
     }
-    replace(world, secret, |secret| {
-        let is_forged = matches!(damage, Damage::Forged);
-        let data = data(secret);
-        let middle = data.len() / 2;
-        match damage {
-            Damage::Truncated => data.truncate(middle),
-            Damage::Foreign(other) => secret.data = Some(other),
-            _ => data[middle] ^= 1,
-        }
-        if is_forged {
-            let checksum = checksum(self::data(secret));
-            let fields = secret.data.as_mut().unwrap();
-            fields.insert("checksum".to_owned(), ByteString(checksum.into_bytes()));
-        }
-    })
-    .await;
+    if is_forged {
+        // Part 1 stores the checksum in this form.
+        let checksum = Digest::sha256(data(&mut secret)).to_string();
+        let fields = secret.data.as_mut().unwrap();
+        fields.insert("checksum".to_owned(), ByteString(checksum.into_bytes()));
+    }
+    secret.metadata.resource_version = None;
+    secret.metadata.uid = None;
+    secret.metadata.creation_timestamp = None;
+    secret.metadata.managed_fields = None;
+    api.create(&PostParams::default(), &secret).await.unwrap();
 }
 
 // A record that cannot be used, or belongs to another instance, is reported, and written again from the installed Bundle.
@@ -186,9 +159,7 @@ async fn unusable_record_is_reported_and_written_again() {
         messages.wait(&[&name, message]).await;
         fixture.has_text(ROLLOUT_TIMEOUT, &early, "1").await;
         fixture.is_recorded().await;
-        fixture
-            .has_reason("Installed", "InstallationSucceeded")
-            .await;
+        fixture.has_reason("Installed InstallationSucceeded").await;
         fixture.alter(&late).await;
         fixture.has_text(REPAIR_TIMEOUT, &late, "1").await;
     }
@@ -218,10 +189,10 @@ async fn rollback_to_a_lost_record_is_reported() {
     fixture.change(json!({"rollbackTo": 1})).await;
     messages.wait(&[&name, "not found"]).await;
     fixture.reports("is not recorded (recorded: 2)").await;
-    fixture.has_reason("Stalled", "Blocked").await;
+    fixture.has_reason("Stalled Blocked").await;
     assert_eq!(fixture.text("kept").await.as_deref(), Some("2"));
     fixture.change(json!({"rollbackTo": null})).await;
-    fixture.has_reason("Ready", "UpToDate").await;
+    fixture.has_reason("Ready UpToDate").await;
     fixture.leaves_nothing().await;
 }
 
@@ -234,11 +205,10 @@ async fn secrets_of_other_clients_are_not_used_as_records() {
     fixture.install(&[fixture.map("kept", "1")]).await;
     assert_eq!(fixture.is_recorded().await.number, 1);
     let take = async |number: i64| {
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": {"name": fixture.part(number, 1), "namespace": SYSTEM},
-            "stringData": {"data": "of another client"},
-        });
+        let metadata = json!({"name": fixture.part(number, 1), "namespace": SYSTEM});
+        let data = json!({"data": "of another client"});
+        let secret =
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data});
         fixture.world.apply(&secret).await;
     };
     let api = secrets(fixture.world);
@@ -282,27 +252,21 @@ async fn secrets_of_other_clients_are_not_used_as_records() {
 #[tokio::test]
 async fn lost_inventory_is_built_from_the_records() {
     let fixture = Fixture::new(running().await, "unlisted").await;
-    let objects = [
-        namespace_object(fixture.namespace()),
-        fixture.widget_crd(),
-        fixture.map("drifted", "1"),
-        fixture.map("other", "1"),
-    ];
+    let [drifted, other] = ["drifted", "other"].map(|name| fixture.map(name, "1"));
+    let namespace = namespace_object(fixture.namespace());
+    let objects = [namespace, fixture.widget_crd(), drifted, other];
     fixture.install(&objects).await;
     fixture.is_recorded().await;
-    let instances: Api<BundleInstance> = fixture.world.api();
     let lose = async || {
         let lost = json!({"status": {"inventory": null}});
-        merge_status(&instances, &fixture.name, &lost).await;
+        merge_status(&fixture.instances(), &fixture.name, &lost).await;
     };
     lose().await;
     let count = async || Some(fixture.read().await.status?.inventory?.count);
     becomes("inventory", count, |count| *count == Some(3)).await;
     fixture.alter("drifted").await;
     fixture.has_text(REPAIR_TIMEOUT, "drifted", "1").await;
-    fixture
-        .has_reason("Installed", "InstallationSucceeded")
-        .await;
+    fixture.has_reason("Installed InstallationSucceeded").await;
     lose().await;
     fixture.leaves_nothing().await;
     let crds: Api<CustomResourceDefinition> = fixture.world.api();
@@ -314,10 +278,11 @@ async fn lost_inventory_is_built_from_the_records() {
 #[tokio::test]
 async fn thousands_of_objects_are_recorded_in_parts_and_pruned() {
     let fixture = Fixture::new(running().await, "parts").await;
-    let random = |_: usize| -> String { (0..500).map(|_| fastrand::alphanumeric()).collect() };
-    let objects: Vec<Value> = (0..OBJECT_COUNT)
-        .map(|number| fixture.map(&format!("m{number:05}"), &random(number)))
-        .collect();
+    let map = |number: usize| {
+        let random: String = (0..500).map(|_| fastrand::alphanumeric()).collect();
+        fixture.map(&format!("m{number:05}"), &random)
+    };
+    let objects: Vec<Value> = (0..OBJECT_COUNT).map(map).collect();
     let tag = format!("{}:v1", fixture.name);
     let pushed = fixture.world.push(&tag, &large(&objects)).await;
     let declared = instance(&fixture.name, "plain", image(&pushed));
@@ -372,11 +337,7 @@ async fn unrecorded_revision_is_not_applied() {
     for part in ["none of its objects is applied", "exceeded quota"] {
         fixture.reports(part).await;
     }
-    observe(OBSERVATION, async || {
-        let texts = [fixture.text("a").await, fixture.text("c").await];
-        assert_eq!(texts, [Some("1".to_owned()), None]);
-    })
-    .await;
+    fixture.assert_unchanged("1", "c").await;
     fixture.alter("b").await;
     fixture.has_text(REPAIR_TIMEOUT, "b", "1").await;
     removed.leaves_nothing().await;
@@ -402,11 +363,7 @@ async fn full_etcd_stops_a_rollback(stage: &Stage, fixture: &Fixture<'_>) {
     let parts = ["none of its objects is applied", "database space exceeded"];
     let has_parts = |log: &String| parts.iter().all(|part| log.contains(part));
     until("the message", log, has_parts).await;
-    observe(OBSERVATION, async || {
-        let texts = [fixture.text("a").await, fixture.text("b").await];
-        assert_eq!(texts, [Some("2".to_owned()), None]);
-    })
-    .await;
+    fixture.assert_unchanged("2", "b").await;
 
     stage.cluster.fill_etcd(false).await.unwrap();
     fixture.has_text(ROLLOUT_TIMEOUT, "a", "1").await;

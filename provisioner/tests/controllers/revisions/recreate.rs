@@ -2,19 +2,15 @@
 
 use futures::TryStreamExt as _;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Service, rbac::v1::RoleBinding};
-use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::api::{WatchEvent, WatchParams};
 use manifests::api::bundle_instance::{Recreate, Upgrade};
 
 use super::*;
-use crate::faults::support::empty;
-use crate::support::{Options, Provisioner, notes, until};
+use crate::support::notes;
 
 impl Fixture<'_> {
-    /// Returns a ConfigMap whose data cannot change.
     fn fixed(&self, text: &str) -> Value {
-        let mut fixed = self.map("fixed", text);
-        fixed["immutable"] = json!(true);
-        fixed
+        tests::with!(self.map("fixed", text) => |map| map["immutable"] = json!(true))
     }
 
     /// Returns a RoleBinding and two Roles, one of which it refers to.
@@ -23,40 +19,28 @@ impl Fixture<'_> {
         let version = format!("{group}/v1");
         let role_of = |name| self.object(&version, "Role", name, &json!({"rules": []}));
         let reference = json!({"roleRef": {"apiGroup": group, "kind": "Role", "name": role}});
-        [
-            role_of("one"),
-            role_of("two"),
-            self.object(&version, "RoleBinding", "binding", &reference),
-        ]
+        let binding = self.object(&version, "RoleBinding", "binding", &reference);
+        [role_of("one"), role_of("two"), binding]
     }
 
     /// Publishes a plain bundle, and returns a BundleInstance that may recreate its objects.
     async fn declare_permitted(&self, objects: &[Value]) -> BundleInstance {
         let recreate = Recreate::WhenImmutable;
-        let mut declared = self.declare(objects).await;
-        declared.spec.upgrade = Some(Upgrade { recreate });
-        declared
+        tests::with!(self.declare(objects).await => spec.upgrade: Some(Upgrade { recreate }))
     }
 
     async fn uid<K>(&self, name: &str) -> Option<String>
     where
-        K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + DeserializeOwned
-            + Debug,
+        K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + DeserializeOwned + Debug,
     {
         self.api::<K>().get(name).await.unwrap().uid()
     }
 
     /// Waits until an upgrade is rejected, and returns the message.
     async fn refused(&self) -> String {
-        self.has_reason("Installed", "UpgradeFailed").await;
+        self.has_reason("Installed UpgradeFailed").await;
         self.condition("Installed").await.1
-    }
-
-    /// Lists the notes of the Events about recreated objects, sorted.
-    async fn recreated(&self) -> Vec<String> {
-        notes(self.world, &self.name, "Recreated").await
     }
 }
 
@@ -66,9 +50,8 @@ impl Fixture<'_> {
 async fn immutable_objects_are_not_upgraded_without_permission() {
     let fixture = Fixture::new(running().await, "never").await;
     let objects = |text: &str, role: &str| {
-        let mut objects = vec![fixture.fixed(text), fixture.map("other", text)];
-        objects.extend(fixture.binding(role));
-        objects
+        let maps = [fixture.fixed(text), fixture.map("other", text)];
+        [&maps[..], &fixture.binding(role)].concat()
     };
     fixture.install(&objects("1", "one")).await;
     let uids = async || {
@@ -88,7 +71,7 @@ async fn immutable_objects_are_not_upgraded_without_permission() {
     }
     assert_has(&message, "is still installed");
     assert_eq!(fixture.condition("Progressing").await.0, "Blocked");
-    fixture.has_reason("Stalled", "Blocked").await;
+    fixture.has_reason("Stalled Blocked").await;
     assert_eq!(uids().await, before);
     assert_eq!(fixture.text("other").await.as_deref(), Some("1"));
     let live = fixture.read().await;
@@ -96,10 +79,9 @@ async fn immutable_objects_are_not_upgraded_without_permission() {
     assert_eq!(live.status.unwrap().revisions.len(), 1);
 
     delete(&fixture.maps(), "fixed").await;
-    let is_about_the_other =
-        |message: &String| !message.contains("/fixed:") && message.contains("/binding:");
+    let is_other = |text: &String| !text.contains("/fixed:") && text.contains("/binding:");
     let message = async || fixture.condition("Installed").await.1;
-    until("refused for the other object", message, is_about_the_other).await;
+    until("refused for the other object", message, is_other).await;
     assert_eq!(fixture.text("fixed").await, None);
     delete(&fixture.api::<RoleBinding>(), "binding").await;
     fixture.is_active(2).await;
@@ -108,7 +90,8 @@ async fn immutable_objects_are_not_upgraded_without_permission() {
     assert_eq!(fixture.text("fixed").await.as_deref(), Some("2"));
     let binding: RoleBinding = fixture.api().get("binding").await.unwrap();
     assert_eq!(binding.role_ref.name, "two");
-    assert_eq!(fixture.recreated().await, [] as [&str; 0]);
+    let notes = notes(fixture.world, &fixture.name, "Recreated").await;
+    assert_eq!(notes, [""; 0]);
 
     // A change of the policy continues a rejected upgrade at once.
     fixture.upgrade("v3", &objects("3", "two")).await;
@@ -129,14 +112,10 @@ async fn permitted_upgrades_and_rollbacks_recreate_objects() {
         if role == "two" {
             spec["clusterIP"] = json!("None");
         }
-        let mut objects = vec![
-            fixture.fixed(text),
-            fixture.map("other", text),
-            fixture.web(role),
-            fixture.object("v1", "Service", "web", &json!({"spec": spec})),
-        ];
-        objects.extend(fixture.binding(role));
-        objects
+        let service = fixture.object("v1", "Service", "web", &json!({"spec": spec}));
+        let maps = [fixture.fixed(text), fixture.map("other", text)];
+        let workload = [fixture.web(role), service];
+        [&maps[..], &workload, &fixture.binding(role)].concat()
     };
     let declared = fixture.declare_permitted(&objects("1", "one")).await;
     fixture.create(declared).await;
@@ -160,14 +139,16 @@ async fn permitted_upgrades_and_rollbacks_recreate_objects() {
     assert_eq!(fixture.text("fixed").await.as_deref(), Some("2"));
     let web: Service = fixture.api().get("web").await.unwrap();
     assert_eq!(web.spec.unwrap().cluster_ip.as_deref(), Some("None"));
-    let notes = ["ConfigMap", "Deployment", "RoleBinding", "Service"]
-        .into_iter()
-        .zip(["fixed", "web", "binding", "web"])
-        .map(|(kind, name)| {
-            let space = fixture.namespace();
-            format!("recreated {kind} {space}/{name}: its immutable fields changed")
-        });
-    assert_eq!(fixture.recreated().await, notes.collect::<Vec<_>>());
+    let space = fixture.namespace();
+    let recreated = [
+        format!("ConfigMap {space}/fixed"),
+        format!("Deployment {space}/web"),
+        format!("RoleBinding {space}/binding"),
+        format!("Service {space}/web"),
+    ];
+    let note = |object: String| format!("recreated {object}: its immutable fields changed");
+    let notes = notes(fixture.world, &fixture.name, "Recreated").await;
+    assert_eq!(notes, recreated.map(note));
     let inventory = fixture.read().await.status.unwrap().inventory.unwrap();
     let listed = serde_json::to_string(&inventory).unwrap();
     assert!(!listed.contains("+recreate"), "{listed}");
@@ -286,14 +267,13 @@ async fn object_deleted_by_a_killed_provisioner_gets_its_new_form() {
 async fn a_corrected_first_installation_recreates_objects() {
     let fixture = Fixture::new(running().await, "first").await;
     let annotated = |text: &str| {
-        let mut fixed = fixture.fixed(text);
-        fixed["metadata"]["annotations"] = json!({labels::RECREATE: "WhenImmutable"});
-        fixed
+        let annotations = json!({labels::RECREATE: "WhenImmutable"});
+        tests::with!(fixture.fixed(text) => |fixed| fixed["metadata"]["annotations"] = annotations)
     };
     let broken = fixture.object("v1", "Service", "broken", &json!({"spec": {"ports": []}}));
     let declared = fixture.declare(&[annotated("1"), broken]).await;
     fixture.world.create(&declared).await;
-    fixture.has_reason("Installed", "InstallFailed").await;
+    fixture.has_reason("Installed InstallFailed").await;
     assert_eq!(fixture.text("fixed").await.as_deref(), Some("1"));
     fixture.upgrade("v2", &[annotated("2")]).await;
     fixture.has_text(REPAIR_TIMEOUT, "fixed", "2").await;

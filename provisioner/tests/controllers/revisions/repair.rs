@@ -1,25 +1,61 @@
 //! Repair acts on each object from the revision that the object belongs to, and depends on nothing else.
 
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use manifests::api::bundle::{Bundle, Phase};
 
 use super::*;
-use crate::faults::support::empty;
-use crate::support::{
-    Fault, Options, Provisioner, Relay, bind, define, list, operator_conditions, service_account,
-};
+use crate::support::{Fault, Relay, bind, define, operator_conditions, service_account};
+
+/// The message of the admission policies.
+const DENIED: &str = "denied by the policy of this test";
+
+impl Fixture<'_> {
+    /// Denies writes of ConfigMaps for which a CEL expression is false, and waits until a write of this one is denied.
+    async fn deny_unless(&self, expression: &str, map: &str) {
+        let version = "admissionregistration.k8s.io/v1";
+        let metadata = json!({"name": self.name});
+        let selector = json!({"matchLabels": {"kubernetes.io/metadata.name": self.namespace()}});
+        let resources = json!([{
+            "apiGroups": [""], "apiVersions": ["*"], "resources": ["configmaps"], "operations": ["CREATE", "UPDATE"],
+        }]);
+        let policy = json!({
+            "apiVersion": version, "kind": "ValidatingAdmissionPolicy", "metadata": metadata,
+            "spec": {
+                "failurePolicy": "Fail", "validations": [{"expression": expression, "message": DENIED}],
+                "matchConstraints": {"namespaceSelector": selector, "resourceRules": resources},
+            },
+        });
+        let binding = json!({
+            "apiVersion": version, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata,
+            "spec": {"policyName": self.name, "validationActions": ["Deny"]},
+        });
+        self.world.apply(&policy).await;
+        self.world.apply(&binding).await;
+        let manager = MANAGER.to_owned();
+        let params = tests::with!(PatchParams, dry_run: true, field_manager: Some(manager));
+        let probe = Patch::Merge(json!({"metadata": {"labels": {"probe": "yes"}}}));
+        within(ROLLOUT_TIMEOUT, "a denied write", async || {
+            match self.maps().patch(map, &params, &probe).await {
+                Err(kube::Error::Api(status)) if status.message.contains(DENIED) => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+    }
+
+    async fn allow(&self) {
+        delete::<ValidatingAdmissionPolicyBinding>(&self.world.api(), &self.name).await;
+    }
+}
 
 // The repair of an object continues while another object of the same instance cannot be applied.
 #[tokio::test]
 async fn denied_object_stops_no_repair_of_other_objects() {
     let fixture = Fixture::new(running().await, "denied").await;
-    let objects = [
-        fixture.map("denied", "1"),
-        fixture.map("other", "1"),
-        fixture.web("web"),
-    ];
-    fixture.install(&objects).await;
+    let [denied, other] = ["denied", "other"].map(|name| fixture.map(name, "1"));
+    fixture.install(&[denied, other, fixture.web("web")]).await;
     let is_other = "object.metadata.name != 'denied'";
-    let policy = Policy::new(&fixture, is_other, &fixture.maps(), "denied").await;
+    fixture.deny_unless(is_other, "denied").await;
     delete(&fixture.maps(), "denied").await;
     fixture.reports(DENIED).await;
 
@@ -35,11 +71,10 @@ async fn denied_object_stops_no_repair_of_other_objects() {
         fixture.has_text(REPAIR_TIMEOUT, "other", "1"),
     );
     assert_eq!(fixture.text("denied").await, None);
-    policy.remove().await;
+    fixture.allow().await;
     fixture.uninstall().await;
 }
 
-/// Watches conditions that must not change.
 async fn conditions_stay(fixture: &Fixture<'_>, expected: &[(&str, &str)]) {
     observe(2 * OBSERVATION, async || {
         let conditions = fixture.conditions().await;
@@ -121,10 +156,10 @@ async fn rejected_service_account_repairs_nothing() {
         "request.userInfo.username == '{first}' || !has(request.options.fieldManager) \
          || request.options.fieldManager != '{MANAGER}'"
     );
-    let policy = Policy::new(&fixture, &is_first, &fixture.maps(), "kept").await;
+    fixture.deny_unless(&is_first, "kept").await;
     fixture.alter("kept").await;
     fixture.has_text(REPAIR_TIMEOUT, "kept", "1").await;
-    policy.remove().await;
+    fixture.allow().await;
     fixture.uninstall().await;
 }
 
@@ -178,17 +213,15 @@ async fn slow_rollouts_delay_no_other_instance() {
         world.instance(name, "plain", image(&pushed)).await;
     }
     let unpacked = async || {
-        let bundles = list(&world.api::<Bundle>()).await.into_iter();
-        let unpacked = bundles.filter(|bundle| {
+        let mut bundles = list(&world.api::<Bundle>()).await;
+        bundles.retain(|bundle| {
             let phase = bundle.status.as_ref().and_then(|status| status.phase);
             bundle.name_any().starts_with(&slow) && phase == Some(Phase::Unpacked)
         });
-        unpacked.count()
+        bundles.len()
     };
-    becomes("all slow Bundles unpacked", unpacked, |count| {
-        *count == SLOW
-    })
-    .await;
+    let are_all = |count: &usize| *count == SLOW;
+    becomes("all slow Bundles unpacked", unpacked, are_all).await;
     // The rollouts begin.
     sleep(Duration::from_secs(1)).await;
 

@@ -1,15 +1,10 @@
 //! Rollbacks to an earlier revision: only after failures of the rollout, and without loss of custom resources.
 
-use std::collections::BTreeMap;
-
-use kube::api::PostParams;
-use manifests::api::bundle_instance::{RemovedApi, Rollback};
+use manifests::api::bundle_instance::RemovedApi;
 
 use super::*;
-use crate::faults::support::empty;
-use crate::support::{Options, Provisioner, storage};
+use crate::support::storage;
 
-/// Returns the status of a Widget that failed.
 fn stalled(generation: i64) -> Value {
     json!({
         "observedGeneration": generation,
@@ -26,20 +21,37 @@ fn bounded(fixture: &Fixture<'_>, maximum: u8) -> Value {
     crd
 }
 
+impl Fixture<'_> {
+    /// Installs a plain bundle that is rolled back after failures, and waits until the installation is healthy.
+    async fn install_with_rollback(&self, objects: &[Value], deadline: Option<i64>) {
+        let mut declared = self.declare(objects).await;
+        declared.spec.rollback = Rollback::OnFailure;
+        declared.spec.progress_deadline_seconds = deadline;
+        self.create(declared).await;
+    }
+
+    /// Checks for a while that the upgrade is not given up.
+    async fn is_not_given_up(&self, time: Duration) {
+        observe(time, async || {
+            let failed = self.read().await.status.unwrap().failed_template_hash;
+            let installed = self.condition("Installed").await;
+            assert!(failed.is_none(), "{failed:?}: {installed:?}");
+            assert_ne!(installed.0, "RolledBack", "{installed:?}");
+        })
+        .await;
+    }
+}
+
 /// Returns a Widget that no upgrade changes, its CRD, and a ConfigMap with a text.
 fn with_broken_widget(fixture: &Fixture<'_>, text: &str) -> [Value; 3] {
-    [
-        fixture.widget_crd(),
-        fixture.widget("broken", 1),
-        fixture.map("changed", text),
-    ]
+    let map = fixture.map("changed", text);
+    [fixture.widget_crd(), fixture.widget("broken", 1), map]
 }
 
 /// Installs the first version of a bundle that is rolled back after failures, and lets its Widget fail.
 async fn install_with_failure(fixture: &Fixture<'_>) {
-    let mut declared = fixture.declare(&with_broken_widget(fixture, "1")).await;
-    declared.spec.rollback = Rollback::OnFailure;
-    fixture.create(declared).await;
+    let first = with_broken_widget(fixture, "1");
+    fixture.install_with_rollback(&first, None).await;
     fixture.observe("broken", stalled(1)).await;
     fixture.wait("Healthy", "False").await;
 }
@@ -53,13 +65,7 @@ async fn earlier_failure_causes_no_rollback() {
     let second = with_broken_widget(&fixture, "2");
     fixture.upgrade("v2", &second).await;
     fixture.has_text(ROLLOUT_TIMEOUT, "changed", "2").await;
-    observe(2 * OBSERVATION, async || {
-        let failed = fixture.read().await.status.unwrap().failed_template_hash;
-        let installed = fixture.condition("Installed").await;
-        assert!(failed.is_none(), "{failed:?}: {installed:?}");
-        assert_ne!(installed.0, "RolledBack", "{installed:?}");
-    })
-    .await;
+    fixture.is_not_given_up(2 * OBSERVATION).await;
     assert_eq!(fixture.text("changed").await.as_deref(), Some("2"));
     fixture.uninstall().await;
 }
@@ -79,9 +85,7 @@ async fn only_later_failure_causes_a_rollback_after_a_restart() {
     let operand = |size| later.widget("operand", size);
     let mut first = with_broken_widget(&later, "1").to_vec();
     first.push(operand(1));
-    let mut declared = later.declare(&first).await;
-    declared.spec.rollback = Rollback::OnFailure;
-    later.create(declared).await;
+    later.install_with_rollback(&first, None).await;
     later.observe_generation("operand", 1).await;
     later.is_active(1).await;
 
@@ -103,12 +107,8 @@ async fn only_later_failure_causes_a_rollback_after_a_restart() {
         fixture.has_text(ROLLOUT_TIMEOUT, "changed", "2").await;
     }
     later.observe("broken", stalled(1)).await;
-    later.has_reason("Installed", "RolledBack").await;
-    observe(2 * OBSERVATION, async || {
-        let failed = earlier.read().await.status.unwrap().failed_template_hash;
-        assert!(failed.is_none(), "{failed:?}");
-    })
-    .await;
+    later.has_reason("Installed RolledBack").await;
+    earlier.is_not_given_up(2 * OBSERVATION).await;
     earlier.uninstall().await;
     later.uninstall().await;
 }
@@ -118,14 +118,11 @@ async fn only_later_failure_causes_a_rollback_after_a_restart() {
 async fn blocked_rollback_outlives_the_deadline() {
     let fixture = Fixture::new(running().await, "blocked").await;
     let objects = |text: &str, size: u8, is_immutable: bool| {
-        let mut map = fixture.map("changed", text);
-        map["immutable"] = json!(is_immutable);
+        let map = tests::with!(fixture.map("changed", text) => |map| map["immutable"] = json!(is_immutable));
         [fixture.widget_crd(), fixture.widget("operand", size), map]
     };
-    let mut declared = fixture.declare(&objects("1", 1, false)).await;
-    declared.spec.rollback = Rollback::OnFailure;
-    declared.spec.progress_deadline_seconds = Some(3);
-    fixture.create(declared).await;
+    let first = objects("1", 1, false);
+    fixture.install_with_rollback(&first, Some(3)).await;
     fixture.observe_generation("operand", 1).await;
     fixture.is_active(1).await;
     // No operator observes generation 2, and the ConfigMap cannot be changed back.
@@ -138,7 +135,7 @@ async fn blocked_rollback_outlives_the_deadline() {
     })
     .await;
     delete(&fixture.maps(), "changed").await;
-    fixture.has_reason("Installed", "RolledBack").await;
+    fixture.has_reason("Installed RolledBack").await;
     fixture.has_text(ROLLOUT_TIMEOUT, "changed", "1").await;
     fixture.uninstall().await;
 }
@@ -149,23 +146,17 @@ async fn pause_restarts_the_deadline() {
     const DEADLINE: i64 = 8;
     let fixture = Fixture::new(running().await, "paused").await;
     let objects = |size: u8| [fixture.widget_crd(), fixture.widget("operand", size)];
-    let mut declared = fixture.declare(&objects(1)).await;
-    declared.spec.rollback = Rollback::OnFailure;
-    declared.spec.progress_deadline_seconds = Some(DEADLINE);
-    fixture.create(declared).await;
+    let deadline = Some(DEADLINE);
+    fixture.install_with_rollback(&objects(1), deadline).await;
     fixture.observe_generation("operand", 1).await;
     fixture.is_active(1).await;
     fixture.upgrade("v2", &objects(2)).await;
-    fixture.has_reason("Progressing", "WaitingForHealth").await;
+    fixture.has_reason("Progressing WaitingForHealth").await;
     fixture.change(json!({"paused": true})).await;
-    fixture.has_reason("Progressing", "Paused").await;
+    fixture.has_reason("Progressing Paused").await;
     sleep(Duration::from_secs(DEADLINE.unsigned_abs())).await;
     fixture.change(json!({"paused": false})).await;
-    observe(OBSERVATION, async || {
-        let failed = fixture.read().await.status.unwrap().failed_template_hash;
-        assert!(failed.is_none(), "{failed:?}");
-    })
-    .await;
+    fixture.is_not_given_up(OBSERVATION).await;
     fixture.observe_generation("operand", 2).await;
     fixture.is_active(2).await;
     fixture.uninstall().await;
@@ -214,11 +205,10 @@ async fn revisions_list_the_uses_of_removed_apis() {
     })
     .await;
     fixture.change(json!({"paused": true})).await;
-    fixture.has_reason("Progressing", "Paused").await;
+    fixture.has_reason("Progressing Paused").await;
     revisions[2].removed_apis = None;
-    let instances: Api<BundleInstance> = fixture.world.api();
     let patch = json!({"status": {"revisions": revisions}});
-    merge_status(&instances, &fixture.name, &patch).await;
+    merge_status(&fixture.instances(), &fixture.name, &patch).await;
     lists((3, first)).await;
     fixture.uninstall().await;
 }
@@ -228,22 +218,17 @@ async fn revisions_list_the_uses_of_removed_apis() {
 async fn repair_after_rollback_keeps_the_newer_crd() {
     let fixture = Fixture::new(running().await, "newer").await;
     let objects = |text: &str, size: u8, maximum: u8| {
-        [
-            bounded(&fixture, maximum),
-            fixture.widget("operand", size),
-            fixture.map("changed", text),
-        ]
+        let (crd, map) = (bounded(&fixture, maximum), fixture.map("changed", text));
+        [crd, fixture.widget("operand", size), map]
     };
-    let mut declared = fixture.declare(&objects("1", 1, 10)).await;
-    declared.spec.rollback = Rollback::OnFailure;
-    fixture.create(declared).await;
+    let first = objects("1", 1, 10);
+    fixture.install_with_rollback(&first, None).await;
     fixture.observe_generation("operand", 1).await;
     fixture.upgrade("v2", &objects("2", 2, 100)).await;
     fixture.has_generation("operand", 2).await;
 
     // This custom resource is invalid under the older CRD.
-    let large = fixture.widget("large", 50);
-    let large = serde_json::from_value(large).unwrap();
+    let large = serde_json::from_value(fixture.widget("large", 50)).unwrap();
     let params = PostParams::default();
     within(ROLLOUT_TIMEOUT, "Widget of size 50", async || {
         let created = fixture.widgets().create(&params, &large).await;
@@ -251,7 +236,7 @@ async fn repair_after_rollback_keeps_the_newer_crd() {
     })
     .await;
     fixture.observe("operand", stalled(2)).await;
-    fixture.has_reason("Installed", "RolledBack").await;
+    fixture.has_reason("Installed RolledBack").await;
     fixture.has_text(ROLLOUT_TIMEOUT, "changed", "1").await;
     fixture.has_generation("operand", 3).await;
     let working = json!({"observedGeneration": 3, "conditions": null});

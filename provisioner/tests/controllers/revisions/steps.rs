@@ -1,10 +1,6 @@
 //! Rollouts of many objects.
 
-use kube::api::DeleteParams;
-
 use super::*;
-use crate::faults::support::empty;
-use crate::support::{Options, Provisioner, list};
 
 /// Two whole steps and a part of another. The status lists 500 objects.
 const OBJECTS: usize = 550;
@@ -12,15 +8,13 @@ const OBJECTS: usize = 550;
 impl Fixture<'_> {
     fn many(&self, text: &str) -> Vec<Value> {
         let map = |number: usize| {
-            let mut map = self.map(&format!("m{number:03}"), text);
+            let map = self.map(&format!("m{number:03}"), text);
             // A dry run precedes a change.
-            map["immutable"] = json!(false);
-            map
+            tests::with!(map => |map| map["immutable"] = json!(false))
         };
         (0..OBJECTS).map(map).collect()
     }
 
-    /// Counts the objects that have this text.
     async fn count_with_text(&self, text: &str) -> usize {
         let maps = list(&self.maps()).await.into_iter();
         let maps = maps.filter(|map| map.name_any().starts_with('m'));
@@ -98,8 +92,7 @@ async fn large_revision_is_rolled_out_in_steps_across_restarts() {
     fixture.alter(&last).await;
     let _provisioner = Provisioner::start(cluster, Options::default()).await;
     fixture.has_text(LARGE_TIMEOUT, &last, "3").await;
-    let instances: Api<BundleInstance> = world.api();
-    let params = DeleteParams::foreground();
+    let (instances, params) = (fixture.instances(), DeleteParams::foreground());
     instances.delete(&fixture.name, &params).await.unwrap();
     wait_deleted(instances, &fixture.name).await;
     let left = async || fixture.count_with_text("3").await;

@@ -2,8 +2,6 @@
 //! new one is active.
 
 use super::*;
-use crate::faults::support::stage;
-use crate::support::Options;
 
 // An object that left the bundle and waits for a finalizer is watched: the other objects are not applied again, and
 // Progressing does not change in the meantime.
@@ -17,10 +15,8 @@ async fn terminating_object_causes_no_write_of_other_objects() {
     fixture.upgrade("v2", &[fixture.map("kept", "2")]).await;
     fixture.is_terminating("held").await;
     let progressing = async || fixture.condition("Progressing").await;
-    becomes("end of the rollout", progressing, |(reason, _)| {
-        reason != "Applying"
-    })
-    .await;
+    let is_over = |(reason, _): &(String, String)| reason != "Applying";
+    becomes("end of the rollout", progressing, is_over).await;
     // The status follows the deletion.
     sleep(Duration::from_secs(1)).await;
 

@@ -2,18 +2,24 @@
 
 use manifests::content::{Builder, Content, Limits};
 use serde_json::{Value, json};
+use unpacker::Format;
 
 /// Returns content with these files. Values other than strings are written as JSON, which is valid YAML.
 pub(crate) fn content(files: &[(&str, Value)]) -> Content {
     let mut builder = Builder::new(Limits::default());
     for (path, value) in files {
-        let text = match value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
+        let json = || value.to_string();
+        let text = value.as_str().map_or_else(json, str::to_owned);
         builder.add(path, 0o644, &mut text.as_bytes()).unwrap();
     }
     builder.finish()
+}
+
+/// Returns content as a compressed archive.
+pub(crate) fn archive(content: &Content) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    unpacker::pack(content, Format::TarGz, &mut bytes).unwrap();
+    bytes
 }
 
 pub(crate) fn plain(objects: &[Value]) -> Content {
@@ -25,7 +31,6 @@ pub(crate) fn plain(objects: &[Value]) -> Content {
     content(&files)
 }
 
-/// Returns a plain bundle of many objects, in one file.
 pub(crate) fn large(objects: &[Value]) -> Content {
     let texts: Vec<String> = objects.iter().map(Value::to_string).collect();
     let all = texts.join("\n---\n").into();
@@ -76,14 +81,7 @@ pub(crate) fn operator(name: &str, version: &str, more: &[(&str, Value)]) -> Con
             }},
         },
     });
-    let annotations = json!({"annotations": {
-        "operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
-        "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
-        "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
-        "operators.operatorframework.io.bundle.package.v1": name,
-        "operators.operatorframework.io.bundle.channels.v1": "stable",
-        "operators.operatorframework.io.bundle.channel.default.v1": "stable",
-    }});
+    let annotations = tests::registry_annotations(name, "stable");
     let mut files = vec![
         ("manifests/csv.yaml", csv),
         ("manifests/crd.yaml", crd(&group, "Widget")),

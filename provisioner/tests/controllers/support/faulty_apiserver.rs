@@ -65,7 +65,6 @@ impl Relay {
         }
     }
 
-    /// Returns the text of the kubeconfig that uses the relay.
     pub(crate) fn kubeconfig(&self) -> String {
         Self::kubeconfig_of(&self.address.to_string())
     }
@@ -154,10 +153,9 @@ async fn pass(State(target): State<Arc<Target>>, request: Request) -> Response {
         };
         let _ = later.wait_for(is_over).await;
     };
-    let silence = futures::stream::once(silence).filter_map(|()| async { None });
     let stream = body
         .into_data_stream()
         .take_until(Box::pin(hit))
-        .chain(silence);
+        .chain(futures::stream::once(silence).filter_map(|()| async { None }));
     Response::from_parts(parts, Body::from_stream(stream))
 }

@@ -70,12 +70,8 @@ impl Kubelet {
         .await
     }
 
-    /// Returns the token of the pod's projected volume.
     pub(crate) async fn token(&self, pod: &Pod) -> String {
-        let volumes = pod
-            .spec
-            .iter()
-            .flat_map(|spec| spec.volumes.iter().flatten());
+        let volumes = pod.spec.as_ref().unwrap().volumes.iter().flatten();
         let projected = volumes.filter_map(|volume| volume.projected.as_ref()?.sources.clone());
         let mut tokens = projected
             .flatten()
@@ -84,7 +80,6 @@ impl Kubelet {
         self.token_for(pod, audience.into_iter().collect()).await
     }
 
-    /// Returns a token of the pod for other audiences.
     pub(crate) async fn token_for(&self, pod: &Pod, audiences: Vec<String>) -> String {
         let account = pod.spec.as_ref().unwrap().service_account_name.clone();
         let bound =
@@ -105,21 +100,16 @@ impl Kubelet {
     }
 
     /// Like [`Kubelet::run`], with the files of a directory.
-    pub(crate) async fn run_folder(
-        &self,
-        pod: &Pod,
-        root: &Path,
-    ) -> Result<SendReport, job::Error> {
+    pub(crate) async fn run_folder(&self, pod: &Pod, dir: &Path) -> Result<SendReport, job::Error> {
         self.report(pod, "Running", &json!({"running": {}})).await;
-        let sent = self.hand_over(pod, root).await;
+        let sent = self.hand_over(pod, dir).await;
         match &sent {
             Ok(_) => {
                 let completed = ended(0, "Completed", "");
                 self.report(pod, "Succeeded", &completed).await;
             }
             Err(error) => {
-                let message = format!("{}: {}", error.reason(), chain(error));
-                let failed = ended(1, "Error", &message);
+                let failed = ended(1, "Error", &format!("{}: {}", error.reason(), chain(error)));
                 self.report(pod, "Failed", &failed).await;
             }
         }
@@ -127,12 +117,8 @@ impl Kubelet {
     }
 
     /// Does the work of the program in the pod.
-    pub(crate) async fn send(
-        &self,
-        pod: &Pod,
-        content: &Content,
-    ) -> Result<SendReport, job::Error> {
-        self.hand_over(pod, image(content).path()).await
+    pub(crate) async fn send(&self, pod: &Pod, files: &Content) -> Result<SendReport, job::Error> {
+        self.hand_over(pod, image(files).path()).await
     }
 
     async fn hand_over(&self, pod: &Pod, root: &Path) -> Result<SendReport, job::Error> {
@@ -174,10 +160,8 @@ impl Kubelet {
         self.status(pod, status).await;
     }
 
-    /// Replaces the whole status of a pod.
     pub(crate) async fn status(&self, pod: &Pod, status: Value) {
-        let status = json!({"status": status});
-        merge_status(&self.pods(), &pod.name_any(), &status).await;
+        merge_status(&self.pods(), &pod.name_any(), &json!({"status": status})).await;
     }
 }
 

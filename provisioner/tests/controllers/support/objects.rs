@@ -27,7 +27,6 @@ pub(crate) async fn define(cluster: &Cluster, crd: &Value) {
     cluster.wait_established(name).await.unwrap();
 }
 
-/// Patches an object by a merge patch.
 pub(crate) async fn merge<K>(api: &Api<K>, name: &str, patch: &Value) -> K
 where
     K: Clone + DeserializeOwned + Debug,
@@ -36,7 +35,6 @@ where
     api.patch(name, &params, &patch).await.unwrap()
 }
 
-/// Patches the status of an object by a merge patch.
 pub(crate) async fn merge_status<K>(api: &Api<K>, name: &str, patch: &Value) -> K
 where
     K: DeserializeOwned,
@@ -45,7 +43,6 @@ where
     api.patch_status(name, &params, &patch).await.unwrap()
 }
 
-/// Patches an object by a merge patch of a field manager.
 pub(crate) async fn patch_as<K>(api: &Api<K>, name: &str, manager: &str, patch: &Value) -> K
 where
     K: Clone + DeserializeOwned + Debug,
@@ -59,8 +56,7 @@ pub(crate) async fn delete<K>(api: &Api<K>, name: &str)
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    let params = DeleteParams::default();
-    api.delete(name, &params).await.unwrap();
+    api.delete(name, &DeleteParams::default()).await.unwrap();
 }
 
 /// Returns the API of a kind in a namespace, by group, version and kind.
@@ -69,12 +65,10 @@ pub(crate) fn custom_resources(
     namespace: &str,
     [group, version, kind]: [&str; 3],
 ) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk(group, version, kind);
-    let resource = ApiResource::from_gvk(&kind);
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
     Api::namespaced_with(world.client(), namespace, &resource)
 }
 
-/// Lists all kinds whose objects can be listed.
 pub(crate) async fn listable(client: Client) -> Result<Vec<ApiResource>, String> {
     let discovery = Discovery::new(client).run_aggregated().await;
     let discovery = discovery.map_err(|error| error.to_string())?;
@@ -149,13 +143,11 @@ pub(crate) fn account_object(namespace: &str, name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}})
 }
 
-/// Returns a Node of an architecture.
 pub(crate) fn node_object(name: &str, architecture: &str) -> Value {
     let labels = json!({"kubernetes.io/arch": architecture});
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
 }
 
-/// Returns a CatalogSource of OLM's API version.
 pub(crate) fn catalog_source(namespace: &str, name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
@@ -163,12 +155,10 @@ pub(crate) fn catalog_source(namespace: &str, name: &str, spec: &Value) -> Value
     })
 }
 
-/// Returns a user as the subject of bindings.
 pub(crate) fn user(name: &str) -> Value {
     json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name})
 }
 
-/// Returns a ServiceAccount as the subject of bindings.
 pub(crate) fn account(namespace: &str, name: &str) -> Value {
     json!({"kind": "ServiceAccount", "name": name, "namespace": namespace})
 }

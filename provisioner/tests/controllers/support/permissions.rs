@@ -76,7 +76,6 @@ pub(crate) async fn token(cluster: &Cluster, account: &ServiceAccountRef) -> Str
     answer.unwrap().status.unwrap().token.unwrap()
 }
 
-/// Returns a kubeconfig with a token of an account.
 pub(crate) async fn kubeconfig_of(cluster: &Cluster, account: &ServiceAccountRef) -> String {
     let text = std::fs::read(cluster.kubeconfig_path()).unwrap();
     let mut kubeconfig: Value = yaml::documents(&text).next().unwrap().unwrap();

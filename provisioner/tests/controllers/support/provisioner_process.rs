@@ -33,12 +33,10 @@ wait
 rm -rf -- "$folder"
 "#;
 
-/// Start options of a provisioner.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
     /// Additional flags, appended last.
     pub(crate) flags: Vec<String>,
-    /// Additional environment variables.
     pub(crate) environment: Vec<(&'static str, String)>,
     /// The content store, which outlives this process. `None` is a store in the process's own directory.
     pub(crate) storage: Option<PathBuf>,
@@ -47,7 +45,6 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Returns options with these flags.
     pub(crate) fn with_flags(flags: &[&str]) -> Self {
         let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
         tests::with!(Self, flags)
@@ -63,7 +60,6 @@ pub(crate) struct Provisioner {
     addresses: BTreeMap<String, String>,
 }
 
-/// The logs of all running provisioners.
 static LOGS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 impl Provisioner {
@@ -176,8 +172,7 @@ impl Provisioner {
     pub(crate) async fn ended(&self) -> i32 {
         eventually("the end of the provisioner", async || {
             let code = fs::read_to_string(self.dir.path().join("exit"));
-            let code = code.map_err(|_| self.log())?;
-            Ok(code.trim().parse().unwrap())
+            Ok(code.map_err(|_| self.log())?.trim().parse().unwrap())
         })
         .await
     }
@@ -194,7 +189,6 @@ impl Provisioner {
         assert_eq!(self.ended().await, 0, "{}", self.log());
     }
 
-    /// Reports whether the process has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.dir.path().join("exit").exists()
     }
@@ -209,7 +203,6 @@ impl Provisioner {
         .await
     }
 
-    /// Waits until the metrics have a line.
     pub(crate) async fn counts(&self, line: &str) {
         let url = format!("{}/metrics", self.url("metrics"));
         let metrics = async || reqwest::get(&url).await.unwrap().text().await.unwrap();

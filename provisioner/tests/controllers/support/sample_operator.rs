@@ -70,6 +70,14 @@ impl Play {
         play
     }
 
+    /// Returns an instance whose first version is installed.
+    pub(crate) async fn installed(world: &World, prefix: &str) -> Self {
+        let play = Self::new(world, prefix).await;
+        play.install(world, 1).await;
+        play.settled(world, 1).await;
+        play
+    }
+
     /// Fetches the images from another host.
     pub(crate) fn behind(mut self, registry: &str, host: &str) -> Self {
         self.images = self.images.map(|image| image.replace(registry, host));
@@ -84,10 +92,6 @@ impl Play {
         let (name, space) = (&self.name, &self.space);
         let text = version.to_string();
         let subject = account(space, name);
-        let role =
-            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
-        let rules =
-            json!([{"apiGroups": [self.group()], "resources": ["widgets"], "verbs": ["get"]}]);
         let template = json!({
             "metadata": {"labels": {"app": name}},
             "spec": {"containers": [{"name": "main", "image": format!("example.com/{name}:{version}")}]},
@@ -98,9 +102,11 @@ impl Play {
                 "metadata": {"name": "one", "namespace": space}, "spec": {"size": version}}),
             account_object(space, name),
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-                "metadata": {"name": name}, "rules": rules}),
+                "metadata": {"name": name},
+                "rules": [{"apiGroups": [self.group()], "resources": ["widgets"], "verbs": ["get"]}]}),
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-                "metadata": {"name": name}, "roleRef": role, "subjects": [subject]}),
+                "metadata": {"name": name}, "subjects": [subject],
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}}),
             json!({"apiVersion": "v1", "kind": "Secret",
                 "metadata": {"name": "secret", "namespace": space}, "stringData": {"version": text}}),
             json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "service", "namespace": space},
@@ -233,6 +239,12 @@ impl Play {
         .await;
     }
 
+    /// Removes the instance with all its objects.
+    pub(crate) async fn uninstall(&self, world: &World) {
+        self.remove(world).await;
+        self.wait_deleted(world).await;
+    }
+
     /// Checks that neither objects of the instance nor Secrets that record its revisions exist.
     async fn is_deleted(&self, client: &Client) -> Result<()> {
         let left = self.owned(client).await?;
@@ -249,13 +261,10 @@ impl Play {
 
     fn expected(&self, version: usize) -> BTreeSet<String> {
         let line = |object: Value| {
-            let metadata = &object["metadata"];
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            line(
-                &text(&object["kind"]),
-                &text(&metadata["namespace"]),
-                &text(&metadata["name"]),
-            )
+            let paths = ["/kind", "/metadata/namespace", "/metadata/name"];
+            let texts = paths.map(|path| object.pointer(path).and_then(Value::as_str));
+            let [kind, namespace, name] = texts.map(Option::unwrap_or_default);
+            line(kind, namespace, name)
         };
         let mut expected: BTreeSet<_> = self.objects(version).into_iter().map(line).collect();
         expected.insert("Bundle".to_owned());
@@ -265,8 +274,7 @@ impl Play {
     /// Lists the objects with the owner labels of the instance, of all kinds that the cluster serves, with uids. Bundles
     /// are listed without their random names.
     async fn owned(&self, client: &Client) -> Result<BTreeMap<String, String>> {
-        let selector = format!("{}={}", labels::OWNER_NAME, self.name);
-        let params = ListParams::default().labels(&selector);
+        let params = ListParams::default().labels(&format!("{}={}", labels::OWNER_NAME, self.name));
         let mut owned = BTreeMap::new();
         for kind in &self.kinds {
             let api: Api<DynamicObject> = Api::all_with(client.clone(), kind);

@@ -59,12 +59,10 @@ impl Line {
         (line, text)
     }
 
-    /// Returns `127.0.0.1:PORT`.
     pub(crate) fn host(&self) -> String {
         self.address.to_string()
     }
 
-    /// Returns the number of connections since the start.
     pub(crate) fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
     }

@@ -11,7 +11,7 @@ use unpacker::{
     registry::{BundleImage, Credentials},
 };
 
-use super::wait::{condition, has, wait_for};
+use super::wait::{condition, wait_for, wait_status};
 
 /// Returns a Bundle of class `plain` or `registry`.
 pub(crate) fn bundle(name: &str, class: &str, source: BundleSource) -> Bundle {
@@ -23,10 +23,7 @@ pub(crate) fn bundle(name: &str, class: &str, source: BundleSource) -> Bundle {
 }
 
 pub(crate) async fn unpacked(api: &Api<Bundle>, name: &str) -> Bundle {
-    wait_for(api.clone(), name, "unpacked", |bundle: &Bundle| {
-        has(&bundle.status.as_ref()?.conditions, "Unpacked", "True").then_some(())
-    })
-    .await
+    wait_status(api.clone(), name, ["Unpacked", "True"]).await
 }
 
 /// Waits until the condition Unpacked of a Bundle contains this text, with this reason unless that is empty, and returns
@@ -46,7 +43,6 @@ pub(crate) async fn wait_message(
     .await
 }
 
-/// Returns the access to a registry with this CA, with a Docker login if one is given.
 pub(crate) fn trusting(ca: &tests::TestCa, login: Option<&str>) -> Access {
     let credentials = login.map(|text| Credentials::from_docker_config(text.as_bytes()).unwrap());
     let trust = tests::with!(Trust, roots: ca.pem());
@@ -55,12 +51,10 @@ pub(crate) fn trusting(ca: &tests::TestCa, login: Option<&str>) -> Access {
 
 pub(crate) async fn publish(image: &str, content: &Content, access: &Access) -> Digest {
     let bundle = BundleImage::new(content).unwrap();
-    let image = image.parse().unwrap();
-    let pushed = unpacker::registry::push(&image, &bundle, access).await;
+    let pushed = unpacker::registry::push(&image.parse().unwrap(), &bundle, access).await;
     pushed.unwrap()
 }
 
-/// Returns an upload source, with its expected digest if one is given.
 pub(crate) fn upload(digest: Option<String>) -> BundleSource {
     let upload = Some(UploadSource { digest });
     tests::with!(BundleSource, type_: "upload".to_owned(), upload)

@@ -6,6 +6,9 @@ use cluster::wait::{self, Watched};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
 use manifests::api::bundle_instance::BundleInstance;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tests::table::matches;
 
 use super::provisioner_process;
 
@@ -28,6 +31,49 @@ pub(crate) async fn wait_for<K: Watched>(
         let logs = provisioner_process::logs(name);
         panic!("{name}: not {description} after {WAIT_TIMEOUT:?}: {last}\n{logs}")
     })
+}
+
+/// Waits until an object has a part; see [`is_part`]. Returns the object.
+pub(crate) async fn wait_part<K: Watched>(api: Api<K>, name: &str, part: Value) -> K {
+    let has_part = |object: &K| is_part(&part, &json!(object)).then_some(());
+    wait_for(api, name, &part.to_string(), has_part).await
+}
+
+/// Waits until an object has a condition of this type with this status, and returns the object.
+pub(crate) async fn wait_status<K: Watched>(api: Api<K>, name: &str, condition: [&str; 2]) -> K {
+    let [type_, status] = condition;
+    let condition = json!({"type": type_, "status": status});
+    wait_part(api, name, json!({"status": {"conditions": [condition]}})).await
+}
+
+/// Waits until an object has another uid, and returns the object.
+pub(crate) async fn wait_recreated<K: Watched>(api: Api<K>, name: &str, uid: Option<String>) -> K {
+    let is_other = |object: &K| {
+        let meta = object.meta();
+        (meta.uid != uid && meta.deletion_timestamp.is_none()).then_some(())
+    };
+    wait_for(api, name, "re-created", is_other).await
+}
+
+/// Reports whether an object has a part: null is an absent field, `*` is any text, and a list contains the elements.
+fn is_part(part: &Value, whole: &Value) -> bool {
+    match (part, whole) {
+        (Value::Object(parts), Value::Object(_)) => {
+            parts.iter().all(|(name, part)| is_part(part, &whole[name]))
+        }
+        (Value::Array(parts), Value::Array(all)) => parts
+            .iter()
+            .all(|part| all.iter().any(|element| is_part(part, element))),
+        (Value::String(pattern), Value::String(text)) => matches(pattern, text),
+        _ => part == whole,
+    }
+}
+
+/// Asserts that an object has a part; see [`is_part`].
+#[track_caller]
+pub(crate) fn assert_part(object: &impl Serialize, part: &Value) {
+    let object = json!(object);
+    assert!(is_part(part, &object), "{part} is not in {object:#}");
 }
 
 pub(crate) async fn wait_deleted<K: Watched>(api: Api<K>, name: &str) {
@@ -93,7 +139,6 @@ pub(crate) async fn until_within<T: Debug>(
     .await
 }
 
-/// Returns the message of a condition.
 pub(crate) fn message<'a>(instance: &'a BundleInstance, type_: &str) -> &'a str {
     let conditions = &instance.status.as_ref().unwrap().conditions;
     &condition(conditions, type_).unwrap().message

@@ -14,11 +14,12 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::iter;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 
 use anyhow::{Context as _, Result, bail};
 use cluster::sandbox::{self, Machine};
-use cluster::{Cluster, Nodes, Options, node};
+use cluster::{Cluster, Controllers, Nodes, Options, node};
 use tokio::process::Command;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -96,12 +97,8 @@ async fn main() -> Result<ExitCode> {
     };
 
     let path = env::var_os("PATH").unwrap_or_default();
-    let path = env::join_paths(
-        cluster
-            .programs()
-            .into_iter()
-            .chain(env::split_paths(&path)),
-    )?;
+    let programs = cluster.programs().into_iter();
+    let path = env::join_paths(programs.chain(env::split_paths(&path)))?;
     let mut child = Command::new(program)
         .args(arguments)
         .env("KUBECONFIG", cluster.kubeconfig_path())
@@ -134,11 +131,8 @@ async fn on(machine: &Machine, command: &[OsString], terminate: &mut Signal) -> 
 
 async fn start(pods: Pods) -> Result<Cluster> {
     if pods == Pods::Node {
-        let nodes = Nodes::One;
-        let options = Options {
-            nodes,
-            ..Options::default()
-        };
+        let mut options = Options::new(Controllers::On, None);
+        options.nodes = Nodes::One;
         return Ok(Cluster::start_with(&options).await?);
     }
     let cluster = Cluster::start().await?;
@@ -150,13 +144,9 @@ async fn start(pods: Pods) -> Result<Cluster> {
 
 fn announce(cluster: &Cluster) -> Result<()> {
     let kubeconfig = cluster.kubeconfig_path().display();
-    let path = cluster
-        .tools()
-        .map(|tools| format!("export PATH={}:$PATH\n", tools.display()));
-    let lines = format!(
-        "export KUBECONFIG={kubeconfig}\n{}",
-        path.unwrap_or_default()
-    );
+    let path = |tools: &Path| format!("export PATH={}:$PATH\n", tools.display());
+    let path = cluster.tools().map(path).unwrap_or_default();
+    let lines = format!("export KUBECONFIG={kubeconfig}\n{path}");
     // One write, because a reader that closes the pipe after the first line must not end the control plane.
     let mut out = std::io::stdout().lock();
     out.write_all(lines.as_bytes())?;
@@ -167,8 +157,7 @@ fn announce(cluster: &Cluster) -> Result<()> {
 
 /// A command's exit code as the shell gives it.
 fn exit_code(status: ExitStatus) -> ExitCode {
-    let code = status
-        .code()
-        .or_else(|| status.signal().map(|signal| 128 + signal));
+    let of_signal = || Some(128 + status.signal()?);
+    let code = status.code().or_else(of_signal);
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }

@@ -37,10 +37,8 @@ pub(super) fn find(dir: &Path) -> Option<Stranger> {
         let mut parts = line.split(|byte| *byte == 0).map(OsStr::from_bytes);
         let program = PathBuf::from(parts.next()?);
         let name = program.file_name()?.to_str()?.to_owned();
-        let args: Vec<OsString> = parts
-            .filter(|arg| !arg.is_empty())
-            .map(OsStr::to_owned)
-            .collect();
+        let args = parts.filter(|arg| !arg.is_empty());
+        let args: Vec<OsString> = args.map(OsStr::to_owned).collect();
         let is_match = name.starts_with(NAME) && args.iter().any(|arg| *arg == *keys);
         is_match.then(|| Stranger {
             process: entry.file_name().to_string_lossy().into_owned(),
@@ -64,9 +62,8 @@ impl Stranger {
         // The server has ended when its port is free.
         let address = self.address().ok_or(Error::NotStarted(NAME))?;
         self.until("the API server's end", async || {
-            TcpListener::bind(address)
-                .map(drop)
-                .map_err(|error| error.to_string())
+            let bound = TcpListener::bind(address);
+            bound.map(drop).map_err(|error| error.to_string())
         })
         .await?;
         let log = self.dir.join(format!("{NAME}.log"));
@@ -91,10 +88,8 @@ impl Stranger {
             args.find_map(|arg| arg.strip_prefix(name))
         };
         let address = flag("--bind-address=")?.parse().ok()?;
-        Some(SocketAddr::new(
-            address,
-            flag("--secure-port=")?.parse().ok()?,
-        ))
+        let port = flag("--secure-port=")?.parse().ok()?;
+        Some(SocketAddr::new(address, port))
     }
 
     async fn until(

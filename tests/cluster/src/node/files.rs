@@ -23,9 +23,8 @@ pub(super) struct Files {
 pub(super) fn write(dir: &Path, machine: &Path, runtime: &Tools) -> Result<Files> {
     let save = |path: PathBuf, text: String| {
         let saved = path.parent().map_or(Ok(()), fs::create_dir_all);
-        saved
-            .and_then(|()| fs::write(&path, text))
-            .map_err(Error::io(format!("write {}", path.display())))?;
+        let saved = saved.and_then(|()| fs::write(&path, text));
+        saved.map_err(Error::io(format!("write {}", path.display())))?;
         Ok::<_, Error>(path)
     };
     // JSON is YAML.
@@ -34,11 +33,9 @@ pub(super) fn write(dir: &Path, machine: &Path, runtime: &Tools) -> Result<Files
     // The default for all registries without a separate configuration.
     let default_hosts = registries(machine).join("_default/hosts.toml");
     save(default_hosts, format!("server = \"http://{REGISTRY}\"\n"))?;
+    let containerd = containerd(dir, machine, runtime)?;
     Ok(Files {
-        containerd: save(
-            dir.join("containerd.toml"),
-            containerd(dir, machine, runtime)?,
-        )?,
+        containerd: save(dir.join("containerd.toml"), containerd)?,
         corefile: save(dir.join("Corefile"), corefile(dir))?,
         kubelet: json("kubelet.yaml", kubelet(dir, machine))?,
         proxy: json("kube-proxy.yaml", proxy(dir))?,
@@ -60,10 +57,8 @@ fn cni() -> Value {
 fn containerd(dir: &Path, machine: &Path, runtime: &Tools) -> Result<String> {
     let dir = dir.display();
     let plugins = sandbox::plugins().unwrap_or_default();
-    let (runc, shim) = (
-        runtime.path("runc")?,
-        runtime.path("containerd-shim-runc-v2")?,
-    );
+    let [runc, shim] = ["runc", "containerd-shim-runc-v2"].map(|name| runtime.path(name));
+    let (runc, shim) = (runc?, shim?);
     // Lowering a process's score needs CAP_SYS_RESOURCE, and runc does not report the error.
     Ok(format!(
         r#"version = 3

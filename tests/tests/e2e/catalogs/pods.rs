@@ -5,13 +5,13 @@ use k8s_openapi::api::{
     networking::v1::NetworkPolicy,
 };
 use kube::{ResourceExt as _, api::DeleteParams};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{permit, publish, source};
 use crate::e2e::{
     day_0::MARKETPLACE,
     environment::{SYSTEM, World, merge, world},
-    wait::{self, LONG_TIMEOUT, container, eventually, ready},
+    wait::{self, container, eventually, ready},
 };
 
 impl World {
@@ -26,12 +26,12 @@ impl World {
         &self,
         namespace: &str,
         catalog: &str,
-        not: Option<&str>,
+        not: Option<String>,
     ) -> Pod {
         let expectation = format!("{catalog} in one pod that is Ready");
-        eventually(&expectation, LONG_TIMEOUT, async || {
+        eventually(&expectation, async || {
             match self.pods_of(namespace, catalog).await.as_slice() {
-                [pod] if ready(pod) && pod.metadata.uid.as_deref() != not => Ok(pod.clone()),
+                [pod] if ready(pod) && pod.uid() != not => Ok(pod.clone()),
                 others => Err(serde_json::to_string(others).unwrap()),
             }
         })
@@ -40,18 +40,13 @@ impl World {
 
     pub(crate) async fn without_pods(&self, namespace: &str, catalog: &str) {
         let expectation = format!("{catalog} without pods");
-        eventually(&expectation, LONG_TIMEOUT, async || {
+        eventually(&expectation, async || {
             match self.pods_of(namespace, catalog).await.as_slice() {
                 [] => Ok(()),
                 others => Err(serde_json::to_string(others).unwrap()),
             }
         })
         .await;
-    }
-
-    async fn patch_source(&self, namespace: &str, name: &str, spec: Value) {
-        let patch = json!({"spec": spec});
-        merge(&self.sources(namespace), name, &patch).await;
     }
 }
 
@@ -87,11 +82,7 @@ async fn catalog_pod_with_options_is_repaired_and_follows_its_tag() {
     let params = DeleteParams::default();
     let pods = world.api::<Pod>(SYSTEM);
     pods.delete(&first.name_any(), &params).await.unwrap();
-    let replaced = async |pod: &Pod| {
-        let uid = pod.uid();
-        world.serving_pod(SYSTEM, "my.shelf", uid.as_deref()).await
-    };
-    let second = replaced(&first).await;
+    let second = world.serving_pod(SYSTEM, "my.shelf", first.uid()).await;
     let services = world.api::<Service>(SYSTEM);
     services.delete("my-shelf", &params).await.unwrap();
     world.lists(SYSTEM, "my-shelf", &["shelf.v1.0.0"]).await;
@@ -100,7 +91,7 @@ async fn catalog_pod_with_options_is_repaired_and_follows_its_tag() {
     publish("shelf:moving", "shelf", &["1.0.0", "1.1.0"]);
     let both = ["shelf.v1.0.0", "shelf.v1.1.0"];
     world.lists(SYSTEM, "my-shelf", &both).await;
-    let third = replaced(&second).await;
+    let third = world.serving_pod(SYSTEM, "my.shelf", second.uid()).await;
     let digest = |pod: &Pod| container(pod).image_id.clone();
     assert_ne!(digest(&second), digest(&third));
     world
@@ -110,8 +101,8 @@ async fn catalog_pod_with_options_is_repaired_and_follows_its_tag() {
         .await;
 
     // Without options the shared server serves the catalog at the same address.
-    let plain = json!({"grpcPodConfig": null});
-    world.patch_source(SYSTEM, "my.shelf", plain).await;
+    let plain = json!({"spec": {"grpcPodConfig": null}});
+    merge(&world.sources(SYSTEM), "my.shelf", &plain).await;
     world.without_pods(SYSTEM, "my.shelf").await;
     world.lists(SYSTEM, "my-shelf", &both).await;
     world.served_at(SYSTEM, "my.shelf", address).await;

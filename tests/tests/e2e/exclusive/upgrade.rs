@@ -1,7 +1,7 @@
 //! The first user story of automatic catalog switching: the cluster is upgraded, its catalogs follow, and so do the operators
 //! that were installed from them.
 
-use kube::{Api, api::DeleteParams};
+use kube::Api;
 use manifests::api::config::{CLUSTER_VERSION, ClusterVersion};
 use manifests::api::platform_operator::PlatformOperator;
 use serde_json::json;
@@ -79,11 +79,7 @@ async fn as_a_cluster_admin_i_upgrade_my_cluster_and_its_operators() {
     let stored = world.sources(MARKETPLACE).get("drift").await.unwrap();
     assert_eq!(stored.spec.image, Some(template));
 
-    let params = DeleteParams::default();
-    let operators: Api<PlatformOperator> = Api::all(world.client());
-    operators.delete("drift", &params).await.unwrap();
-    wait::deleted(operators, "drift").await;
+    wait::delete(Api::<PlatformOperator>::all(world.client()), "drift").await;
     wait::deleted(world.instances(), "drift").await;
-    let sources = world.sources(MARKETPLACE);
-    sources.delete("drift", &params).await.unwrap();
+    world.remove_source(MARKETPLACE, "drift").await;
 }

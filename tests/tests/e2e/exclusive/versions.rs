@@ -12,8 +12,8 @@ use crate::e2e::{
     catalogs::{publish, source},
     documents::{commands, run},
     environment::{SYSTEM, World, kubectl, world},
-    restart::kill,
-    wait::{self, LONG_TIMEOUT, TIMEOUT, container, eventually, ready},
+    restart::{kill, process},
+    wait::{self, container, eventually, ready},
 };
 
 const WEBHOOK: &str = "rukpak-catalogsource-conversion";
@@ -25,12 +25,11 @@ fn v1_sources(world: &World) -> Api<DynamicObject> {
 }
 
 /// Reads an object in v1, so that the webhook has to convert it. Retries once, as clients do after a broken connection.
-async fn read_v1(world: &World) -> Result<Value, String> {
+async fn read_v1(world: &World) -> kube::Result<Value> {
     let new = v1_sources(world);
-    let first = new.get("before").await;
-    let answer = match first {
+    let answer = match new.get("before").await {
         Ok(answer) => answer,
-        Err(_) => new.get("before").await.map_err(|error| error.to_string())?,
+        Err(_) => new.get("before").await?,
     };
     Ok(answer.data["spec"].clone())
 }
@@ -46,11 +45,7 @@ async fn v1_is_served_until_an_admin_removes_the_webhook() {
     let documented = |number| commands("catalogsource.md", "## The version v1", number);
     run(world.cluster, &documented(0));
     let v1_spec = json!({"catalogImageSource": {"catalogImage": image}, "priority": -10});
-    eventually("v1", TIMEOUT, async || {
-        let spec = read_v1(world).await?;
-        (spec == v1_spec).then_some(()).ok_or(spec.to_string())
-    })
-    .await;
+    wait::equal(v1_spec.clone(), async || read_v1(world).await).await;
     // A source that was written in v1 is served, and clients of v1alpha1 can read it.
     let mut written = source(SYSTEM, "after", &v1_spec);
     written["apiVersion"] = "operators.coreos.com/v1".into();
@@ -70,7 +65,7 @@ async fn v1_is_served_until_an_admin_removes_the_webhook() {
     // Back to v1alpha1 alone.
     run(world.cluster, &documented(1));
     wait::deleted(world.api::<Deployment>(SYSTEM), WEBHOOK).await;
-    eventually("without v1", TIMEOUT, async || {
+    eventually("without v1", async || {
         match v1_sources(world).get("after").await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             other => Err(format!("{other:?}")),
@@ -113,8 +108,7 @@ async fn assert_one_replica_is_enough(world: &World) {
     assert_eq!(serving, [&remaining], "{pods:?}");
     kubectl(world.cluster, &["uncordon", "worker"]);
 
-    kill(container(&webhooks().await[0]));
-    let read = async || read_v1(world).await;
-    eventually("v1 after a kill", LONG_TIMEOUT, read).await;
+    kill(process(container(&webhooks().await[0])));
+    eventually("v1 after a kill", async || read_v1(world).await).await;
     world.runs(SYSTEM, WEBHOOK).await;
 }

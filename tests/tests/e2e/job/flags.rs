@@ -7,7 +7,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::json;
 use tests::assert_has;
 
-use super::{delete, pulled, reference, succeeded, wait_unpacked};
+use super::{delete, pulled, reference, succeeded};
 use crate::e2e::{
     bundle::Operator,
     catalogs,
@@ -21,9 +21,7 @@ use crate::e2e::{
 async fn flags_select_job_pull_init_container_and_deadline() {
     let world = world().await;
     let _alone = CORE_POD.write().await;
-    let [image, missing] =
-        ["by-copy:v1.0.0", "by-copy-missing:v1.0.0"].map(|name| world.image(name));
-    Operator::new("bycopy", "1.0.0").push(&image, &[]);
+    let image = Operator::new("by-copy", "1.0.0").push();
     let deployment = world.api::<Deployment>(SYSTEM).get(CORE).await.unwrap();
     let pod = deployment.spec.unwrap().template.spec.unwrap();
     let before = pod.containers[0].args.clone().unwrap();
@@ -32,8 +30,8 @@ async fn flags_select_job_pull_init_container_and_deadline() {
     let mut forced = before.clone();
     forced.extend(job_flags.split(' ').map(str::to_owned));
     // The other tests rely on the default flags, so a failure must not leave these.
-    let checked = AssertUnwindSafe(with_flags(world, &forced, &image, &missing)).catch_unwind();
-    let checked = checked.await;
+    let check = with_flags(world, &forced, &image);
+    let checked = AssertUnwindSafe(check).catch_unwind().await;
     start(world, &before).await;
     if let Err(panic) = checked {
         resume_unwind(panic);
@@ -45,12 +43,13 @@ async fn flags_select_job_pull_init_container_and_deadline() {
     world.remove_source(SYSTEM, "podded").await;
 }
 
-async fn with_flags(world: &World, flags: &[String], image: &str, missing: &str) {
+async fn with_flags(world: &World, flags: &[String], image: &str) {
     start(world, flags).await;
+    let missing = Operator::new("by-copy-missing", "1.0.0").reference();
     let mut unspecified = pulled(image);
     unspecified["image"].as_object_mut().unwrap().remove("pull");
     world.bundle("by-copy", unspecified).await;
-    world.bundle("by-copy-missing", pulled(missing)).await;
+    world.bundle("by-copy-missing", pulled(&missing)).await;
     // A catalog without pod options.
     let catalog = catalogs::publish("podded:v1", "podded", &["1.0.0"]);
     let spec = json!({"sourceType": "grpc", "image": catalog, "priority": -10});
@@ -65,12 +64,12 @@ async fn with_flags(world: &World, flags: &[String], image: &str, missing: &str)
     assert_eq!(pod.containers[0].image, Some(reference(&bundle)));
 
     let (failed, text) = ("False UnpackFailed", "timed out after 40 s");
-    let late = wait_unpacked(world, "by-copy-missing", failed, text).await;
+    let late = world.reports("by-copy-missing", failed, text).await;
     // The kubelet reports the back-off or the attempt, depending on the moment.
     let conditions = late.status.unwrap().conditions;
     let message = message(&conditions, "Unpacked");
     assert_has(message, "pull");
-    assert_has(message, missing);
+    assert_has(message, &missing);
     world.serving_pod(SYSTEM, "podded", None).await;
     world.lists(SYSTEM, "podded", &["podded.v1.0.0"]).await;
 }
@@ -81,7 +80,7 @@ async fn start(world: &World, args: &[String]) {
     let patch = json!([{"op": "replace", "path": path, "value": args}]).to_string();
     let args_patch = ["patch", "deployment", CORE, "--type=json", "-p", &patch];
     kubectl(world.cluster, &[&["-n", SYSTEM], &args_patch[..]].concat());
-    world.provisioner().await;
+    world.runs(SYSTEM, CORE).await;
     wait::pod(world.pods(), LEADER_LABELS, "of these flags", |pod| {
         let mut containers = pod.spec.iter().flat_map(|spec| &spec.containers);
         containers.any(|container| container.args.as_deref() == Some(args))

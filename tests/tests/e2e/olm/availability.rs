@@ -1,22 +1,25 @@
 //! Asserts that an operator keeps running while the commands that upgrade it are interrupted.
 
-use std::{collections::BTreeMap, pin::pin, sync::mpsc, thread};
+use std::{collections::BTreeMap, pin::pin};
 
 use futures::{StreamExt as _, stream};
 use kube::{
-    Api, Client, ResourceExt as _,
+    Api, ResourceExt as _,
     core::{ApiResource, DynamicObject, GroupVersionKind},
     runtime::watcher::{self, Event, watcher},
 };
-use tokio::sync::oneshot;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
 
-use super::environment::World;
+use super::command::Space;
 
 /// Watches an operator until it is asserted to be unharmed.
 #[derive(Debug)]
 pub(crate) struct Guard {
     stop: oneshot::Sender<()>,
-    thread: thread::JoinHandle<Vec<String>>,
+    task: JoinHandle<Vec<String>>,
 }
 
 /// The observed state, and the problems so far.
@@ -30,49 +33,42 @@ struct Story {
 }
 
 impl Guard {
-    /// Starts to watch the operator of a namespace, which must be its only one.
-    pub(crate) fn start(world: &World, namespace: &str, deployment: &str) -> Self {
-        let config = world.cluster.config().clone();
-        let (namespace, deployment) = (namespace.to_owned(), deployment.to_owned());
+    /// Starts to watch the operator of a namespace, which must be its only one. The test needs a multi-threaded runtime, because
+    /// commands block the thread of the test.
+    pub(crate) async fn start(space: Space, deployment: &'static str) -> Self {
         let (stop, stopped) = oneshot::channel();
-        let (synced, both_synced) = mpsc::channel();
-        let thread = thread::spawn(move || {
-            let mut runtime = tokio::runtime::Builder::new_current_thread();
-            let runtime = runtime.enable_all().build().unwrap();
+        let (synced, mut both_synced) = mpsc::unbounded_channel();
+        let task = tokio::spawn(async move {
             let mut story = Story::default();
-            runtime.block_on(async {
-                let client = Client::try_from(config).unwrap();
-                tokio::select! {
-                    _ = stopped => (),
-                    () = watch(&client, &namespace, &deployment, &synced, &mut story) => (),
-                }
-            });
+            tokio::select! {
+                _ = stopped => (),
+                () = watch(space, deployment, synced, &mut story) => (),
+            }
             story.problems
         });
         // Once for each kind.
-        both_synced.recv().unwrap();
-        both_synced.recv().unwrap();
-        Self { stop, thread }
+        both_synced.recv().await.unwrap();
+        both_synced.recv().await.unwrap();
+        Self { stop, task }
     }
 
     /// Asserts that the Deployment was never deleted or scaled, and that one version had succeeded at any time.
-    #[track_caller]
-    pub(crate) fn assert_unharmed(self) {
+    pub(crate) async fn assert_unharmed(self) {
         self.stop.send(()).unwrap();
-        assert_eq!(self.thread.join().unwrap(), [""; 0]);
+        assert_eq!(self.task.await.unwrap(), [""; 0]);
     }
 }
 
 async fn watch(
-    client: &Client,
-    namespace: &str,
+    space: Space,
     deployment: &str,
-    synced: &mpsc::Sender<()>,
+    synced: mpsc::UnboundedSender<()>,
     story: &mut Story,
 ) {
+    let client = space.world.client();
     let watched = |group, version, kind, config| {
         let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-        let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind);
+        let api = Api::<DynamicObject>::namespaced_with(client.clone(), space.name, &kind);
         watcher(api, config)
     };
     let named = watcher::Config::default().fields(&format!("metadata.name={deployment}"));

@@ -7,9 +7,8 @@ use serde_json::{Value, json};
 use tests::{Registry, Run};
 
 use super::{
-    super::wait::{TIMEOUT, eventually},
-    command::{annotation, fails, install, names, rukpak, upgrade},
-    environment::{World, world},
+    super::{bundle::Operator, documents::output, wait},
+    command::{Space, fails},
     index::Version,
 };
 
@@ -19,24 +18,23 @@ const POLICY: &str = "deny-version";
 // parity: sdk-9, sdk-11
 #[tokio::test]
 async fn bundle_that_fails_to_unpack_is_skipped_by_next_upgrade() {
-    let world = world().await;
-    let space = "run-unpacked";
-    world.bare_namespace(space).await;
+    let space = Space::new("run-unpacked").await;
     // The node pulls all images from its own registry, never from this one.
     let other_registry = Registry::plain();
     let first = Version::publish("conch", "0.0.1");
-    let second = Version::publish_with("conch", "0.0.2", other_registry.host(), &[]);
+    let operator = Operator::new("conch", "0.0.2");
+    let second = Version::publish_in(other_registry.host(), &operator, &[]);
     let third = Version::publish("conch", "0.0.3");
-    install(world, space, &first, &[]);
+    space.install(&first);
     // Long enough for the third version. After a change of the timeout, OLM would try the second version again.
     let timeout = "operatorframework.io/bundle-unpack-timeout=40s";
-    world.kubectl(&["-n", space, "annotate", "operatorgroup", "--all", timeout]);
+    space.kubectl(&["annotate", "operatorgroup", "--all", timeout]);
     let args = ["run", "bundle-upgrade", &second.image];
     let message = "error: Failed to run bundle upgrade: error waiting for CSV to install: OLM failed to unpack a bundle: ";
-    let run = fails(rukpak(world, space, &args), message);
+    let run = fails(space.rukpak(&args), message);
     assert!(run.err.contains("run bundle-upgrade IMAGE"), "{run:#?}");
-    world.succeeded(space, &first.csv());
-    let run = upgrade(world, space, &third, &[]);
+    space.succeeded(&first);
+    let run = space.upgrade(&third);
     run.err_has("Skipping versions after \"conch.v0.0.1\" that OLM failed to install");
 }
 
@@ -45,9 +43,7 @@ async fn bundle_that_fails_to_unpack_is_skipped_by_next_upgrade() {
 // parity: sdk-9
 #[tokio::test]
 async fn failed_plan_is_reported_with_a_working_remedy() {
-    let world = world().await;
-    let space = "run-planned";
-    world.bare_namespace(space).await;
+    let space = Space::new("run-planned").await;
     let service = |name: &str| {
         json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
@@ -55,29 +51,30 @@ async fn failed_plan_is_reported_with_a_working_remedy() {
         })
     };
     let first = Version::publish("murex", "0.0.1");
-    let more = [("service.yaml", service("murex"))];
-    let second = Version::publish_with("murex", "0.0.2", &node::REGISTRY.to_string(), &more);
+    let operator = Operator::new("murex", "0.0.2");
+    let more = [service("murex")];
+    let second = Version::publish_in(&node::REGISTRY.to_string(), &operator, &more);
     let third = Version::publish("murex", "0.0.3");
-    install(world, space, &first, &[]);
+    space.install(&first);
     let mut other = service("other");
-    other["metadata"]["namespace"] = space.into();
-    world.apply(other).await;
+    other["metadata"]["namespace"] = space.name.into();
+    space.world.apply(other).await;
 
-    let remedy = repeated_remedy(world, space, &second, "provided port is already allocated");
-    world.kubectl(&["-n", space, "delete", "service", "other"]);
-    run_remedy(world, &remedy);
-    upgrade(world, space, &second, &[]);
+    let remedy = repeated_remedy(&space, &second, "provided port is already allocated");
+    space.kubectl(&["delete", "service", "other"]);
+    run_remedy(&space, &remedy);
+    space.upgrade(&second);
 
     for object in denial_policy(&third.csv()) {
-        world.apply(object).await;
+        space.world.apply(object).await;
     }
-    wait_denied(world, space, &third.csv(), true).await;
-    let remedy = repeated_remedy(world, space, &third, "denied by the test");
-    world.succeeded(space, &second.csv());
-    world.kubectl(&format!("delete validatingadmissionpolicybinding {POLICY}"));
-    wait_denied(world, space, &third.csv(), false).await;
-    run_remedy(world, &remedy);
-    upgrade(world, space, &third, &[]);
+    wait_denied(&space, &third, true).await;
+    let remedy = repeated_remedy(&space, &third, "denied by the test");
+    space.succeeded(&second);
+    space.kubectl(&format!("delete validatingadmissionpolicybinding {POLICY}"));
+    wait_denied(&space, &third, false).await;
+    run_remedy(&space, &remedy);
+    space.upgrade(&third);
 }
 
 /// The first version never becomes healthy, and OLM would let the second one wait forever. The printed remedy allows
@@ -85,33 +82,34 @@ async fn failed_plan_is_reported_with_a_working_remedy() {
 // parity: sdk-10
 #[tokio::test]
 async fn failed_version_is_upgraded_after_the_printed_remedy() {
-    let world = world().await;
-    let space = "run-broken";
-    world.bare_namespace(space).await;
-    let first = Version::publish_broken("argonaut", "0.0.1");
+    let space = Space::new("run-broken").await;
+    // No image of this name exists.
+    let image = "quay.io/tidewatch/operator:none";
+    let operator = tests::with!(Operator::new("argonaut", "0.0.1") => image: image);
+    let first = Version::publish_in(&node::REGISTRY.to_string(), &operator, &[]);
     let second = Version::publish("argonaut", "0.0.2");
     let message = "error: Failed to run bundle: error waiting for CSV to install: csv failed: ";
-    let run = rukpak(world, space, &["run", "bundle", &first.image]);
+    let run = space.rukpak(&["run", "bundle", &first.image]);
     let run = fails(run, message);
     assert!(run.err.contains("run the same command again"), "{run:#?}");
 
-    let annotation_of = |key| annotation(world, space, "argonaut-catalog", key);
+    let annotation_of = |key| space.annotation("argonaut-catalog", key);
     let history = || ["injected-bundles", "registry-pod-name"].map(annotation_of);
     let before = history();
     let message = "argonaut.v0.0.1, which is to be replaced, has failed and is in phase ";
-    let remedy = repeated_remedy(world, space, &second, message);
+    let remedy = repeated_remedy(&space, &second, message);
     assert_eq!(history(), before);
-    let versions = names(world, space, "clusterserviceversions");
+    let versions = space.names("clusterserviceversions");
     assert_eq!(versions.len(), 1, "{versions:?}");
 
-    run_remedy(world, &remedy);
-    upgrade(world, space, &second, &[]);
+    run_remedy(&space, &remedy);
+    space.upgrade(&second);
 }
 
 /// Returns the remedy that a failed upgrade prints. A second run must print the same remedy.
-fn repeated_remedy(world: &World, namespace: &str, version: &Version, message: &str) -> String {
+fn repeated_remedy(space: &Space, version: &Version, message: &str) -> String {
     let args = ["run", "bundle-upgrade", &version.image];
-    let [run, again] = [(); 2].map(|()| fails(rukpak(world, namespace, &args), message));
+    let [run, again] = [(); 2].map(|()| fails(space.rukpak(&args), message));
     let remedy_of = |run: &Run| {
         let start = "error: Failed to run bundle upgrade: ";
         assert!(run.err.contains(start), "{run:#?}");
@@ -124,21 +122,17 @@ fn repeated_remedy(world: &World, namespace: &str, version: &Version, message: &
 }
 
 /// Runs a printed command in a shell, as a user would.
-fn run_remedy(world: &World, remedy: &str) {
+fn run_remedy(space: &Space, remedy: &str) {
     let mut shell = Command::new("sh");
-    shell
-        .args(["-c", remedy])
-        .env("KUBECONFIG", world.cluster.kubeconfig_path());
-    assert!(shell.status().unwrap().success(), "{remedy}");
+    let kubeconfig = space.world.cluster.kubeconfig_path();
+    output(shell.args(["-c", remedy]).env("KUBECONFIG", kubeconfig));
 }
 
 /// The admission policy that denies the creation of a ClusterServiceVersion, and its binding.
 fn denial_policy(csv: &str) -> [Value; 2] {
     let group = "admissionregistration.k8s.io/v1";
-    let (name, is_other) = (
-        json!({"name": POLICY}),
-        format!("object.metadata.name != '{csv}'"),
-    );
+    let name = json!({"name": POLICY});
+    let is_other = format!("object.metadata.name != '{csv}'");
     [
         json!({
             "apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": name,
@@ -159,17 +153,16 @@ fn denial_policy(csv: &str) -> [Value; 2] {
 }
 
 /// Waits until the API server denies or admits a ClusterServiceVersion. Policies take effect with a delay.
-async fn wait_denied(world: &World, namespace: &str, csv: &str, is_denied: bool) {
+async fn wait_denied(space: &Space, version: &Version, is_denied: bool) {
     let object = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
-        "metadata": {"name": csv, "namespace": namespace},
+        "metadata": {"name": version.csv(), "namespace": space.name},
         "spec": {"displayName": "x", "install": {"strategy": "deployment", "spec": {"deployments": []}}},
     });
-    eventually(&format!("{csv} denied: {is_denied}"), TIMEOUT, async || {
-        let result = world.cluster.apply(&object, DryRun::Yes).await;
-        (result.is_err() == is_denied)
-            .then_some(())
-            .ok_or(format!("{result:?}"))
+    wait::eventually(&format!("denied: {is_denied}"), async || {
+        let result = space.world.cluster.apply(&object, DryRun::Yes).await;
+        let is_expected = result.is_err() == is_denied;
+        is_expected.then_some(()).ok_or(format!("{result:?}"))
     })
     .await;
 }

@@ -4,37 +4,36 @@ use std::collections::BTreeSet;
 
 use super::{
     availability::Guard,
-    command::{fails, installed, names, rukpak, succeeds, upgrade, upgraded},
-    environment::{World, world},
+    command::{Space, fails, installed, succeeds, upgraded},
     index::Version,
     write_proxy::{Interruption, interrupted},
 };
 
-/// Two more than an upgrade may have writes.
-const NUMBERS: [&str; 10] = [
-    "0.0.1", "0.0.2", "0.0.3", "0.0.4", "0.0.5", "0.0.6", "0.0.7", "0.0.8", "0.0.9", "0.0.10",
-];
+/// The first version, and one for each upgrade: an upgrade is killed before every other write, and the last one completes.
+const NUMBERS: [&str; 6] = ["0.0.1", "0.0.2", "0.0.3", "0.0.4", "0.0.5", "0.0.6"];
 /// The writes of every run: parts, a pod, the CatalogSource, the former objects, the InstallPlan.
 const MIN_WRITES: usize = 5;
 
 /// Runs the same command until it succeeds. Each run is interrupted one write later than the previous one.
-fn step_by_step(world: &World, namespace: &str, args: &[&str], how: Interruption, last: &str) {
+async fn step_by_step(space: &Space, args: &[&str], how: Interruption, last: &str) {
     let mut done = BTreeSet::new();
     let mut runs = 0;
     loop {
         let before = done.len();
         // The first run is interrupted before its first write.
         let writes = usize::from(how == Interruption::Kill && runs > 0);
-        let attempt = interrupted(world, namespace, args, (writes, how), &mut done);
-        if !attempt.is_interrupted {
-            succeeds(attempt.run, last);
-            break;
-        }
+        let run = match interrupted(space, args, (writes, how), &mut done).await {
+            Ok(run) => {
+                succeeds(run, last);
+                break;
+            }
+            Err(run) => run,
+        };
         match how {
-            Interruption::Kill => assert_eq!(done.len(), before + writes, "{attempt:#?}"),
+            Interruption::Kill => assert_eq!(done.len(), before + writes, "{run:#?}"),
             Interruption::Cut => {
-                assert_eq!(done.len(), before + 1, "{attempt:#?}");
-                fails(attempt.run, "run the same command again");
+                assert_eq!(done.len(), before + 1, "{run:#?}");
+                fails(run, "run the same command again");
             }
         }
         runs += 1;
@@ -42,72 +41,84 @@ fn step_by_step(world: &World, namespace: &str, args: &[&str], how: Interruption
     assert!(runs >= MIN_WRITES, "{done:#?}");
 }
 
-/// The command that installs the first version is killed before each of its writes. For every further version, the upgrade is
-/// killed before another write, and a second run completes it.
+/// The command that installs the first version is killed before each of its writes, and upgrades before every other write.
 // parity: sdk-30
-#[tokio::test]
-async fn killed_command_resumes_at_every_write() {
-    let world = world().await;
-    let space = "run-killed";
-    world.bare_namespace(space).await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn killed_command_is_completed_by_the_next_run() {
+    let space = Space::new("run-killed").await;
     let first = Version::publish("crab", NUMBERS[0]);
     let args = ["run", "bundle", &first.image];
-    let kill = Interruption::Kill;
-    step_by_step(world, space, &args, kill, &installed(&first));
-    world.succeeded(space, &first.csv());
+    let last = installed(&first);
+    step_by_step(&space, &args, Interruption::Kill, &last).await;
+    kill_upgrades(space, "crab-operator", first, 0).await;
+}
 
-    let guard = Guard::start(world, space, "crab-operator");
-    let mut writes = 0;
-    let mut before = first;
-    loop {
-        let version = Version::publish("crab", NUMBERS[writes + 1]);
-        let args = ["run", "bundle-upgrade", &version.image];
-        let killed = interrupted(world, space, &args, (writes, kill), &mut BTreeSet::new());
-        if !killed.is_interrupted {
-            succeeds(killed.run, &upgraded(&version));
-            break;
-        }
-        assert_eq!((killed.run.code, killed.run.out.as_str()), (None, ""));
-        // The former version keeps running until the InstallPlan is approved.
-        world.succeeded(space, &before.csv());
-        world.runs(space, "crab-operator").await;
-        upgrade(world, space, &version, &[]);
-        before = version;
-        writes += 1;
-    }
-    assert!(writes >= MIN_WRITES, "{writes}");
-    guard.assert_unharmed();
-    let last = "Operator \"crab\" uninstalled\n";
-    step_by_step(world, space, &["cleanup", "crab"], kill, last);
-    let left = names(world, space, "csv,catalogsource,operatorgroup");
+/// Upgrades are killed before the remaining writes, and `cleanup` before each of its writes.
+// parity: sdk-30
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn killed_cleanup_is_completed_by_the_next_run() {
+    let space = Space::new("cleanup-killed").await;
+    let first = Version::publish("shrimp", NUMBERS[0]);
+    let run = space.rukpak(&["run", "bundle", &first.image]);
+    succeeds(run, &installed(&first));
+    kill_upgrades(space, "shrimp-operator", first, 1).await;
+    let last = "Operator \"shrimp\" uninstalled\n";
+    step_by_step(&space, &["cleanup", "shrimp"], Interruption::Kill, last).await;
+    let left = space.names("csv,catalogsource,operatorgroup");
     assert_eq!(left, [""; 0]);
+}
+
+/// Upgrades to one version after the other. The first upgrade is killed after `writes` writes, and each further one two writes
+/// later than the previous one. A second run completes each killed upgrade.
+async fn kill_upgrades(space: Space, deployment: &'static str, first: Version, mut writes: usize) {
+    space.succeeded(&first);
+    let guard = Guard::start(space, deployment).await;
+    let mut before = first;
+    for number in &NUMBERS[1..] {
+        let version = Version::publish(before.package, number);
+        let args = ["run", "bundle-upgrade", &version.image];
+        let kill = (writes, Interruption::Kill);
+        match interrupted(&space, &args, kill, &mut BTreeSet::new()).await {
+            Ok(run) => {
+                succeeds(run, &upgraded(&version));
+                assert!(writes >= MIN_WRITES, "{writes}");
+                return guard.assert_unharmed().await;
+            }
+            Err(killed) => assert_eq!((killed.code, killed.out.as_str()), (None, "")),
+        }
+        // The former version keeps running until the InstallPlan is approved.
+        space.succeeded(&before);
+        space.world.runs(space.name, deployment).await;
+        space.upgrade(&version);
+        before = version;
+        writes += 2;
+    }
+    panic!("an upgrade has more than {writes} writes");
 }
 
 /// Every write is executed, but its answer is lost, and no later request reaches the API server. `cleanup` removes the objects
 /// of an installation that is not continued.
 // parity: sdk-30
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn disconnected_command_resumes_at_every_write() {
-    let world = world().await;
-    let space = "run-cut";
-    world.bare_namespace(space).await;
+    let space = Space::new("run-cut").await;
     let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|number| Version::publish("lobster", number));
     let cut = Interruption::Cut;
     let args = ["run", "bundle", &versions[0].image];
     let limit = (MIN_WRITES - 1, cut);
-    let begun = interrupted(world, space, &args, limit, &mut BTreeSet::new());
-    fails(begun.run, "rukpak cleanup lobster");
-    let cleaned = rukpak(world, space, &["cleanup", "lobster"]);
+    let begun = interrupted(&space, &args, limit, &mut BTreeSet::new()).await;
+    fails(begun.unwrap_err(), "rukpak cleanup lobster");
+    let cleaned = space.rukpak(&["cleanup", "lobster"]);
     succeeds(cleaned, "Operator \"lobster\" uninstalled\n");
-    let left = names(world, space, "catalogsource,operatorgroup");
+    let left = space.names("catalogsource,operatorgroup");
     assert_eq!(left, [""; 0]);
-    step_by_step(world, space, &args, cut, &installed(&versions[0]));
-    world.succeeded(space, &versions[0].csv());
+    step_by_step(&space, &args, cut, &installed(&versions[0])).await;
+    space.succeeded(&versions[0]);
 
-    let guard = Guard::start(world, space, "lobster-operator");
+    let guard = Guard::start(space, "lobster-operator").await;
     let args = ["run", "bundle-upgrade", &versions[1].image];
-    step_by_step(world, space, &args, cut, &upgraded(&versions[1]));
-    world.succeeded(space, &versions[1].csv());
-    upgrade(world, space, &versions[2], &[]);
-    guard.assert_unharmed();
+    step_by_step(&space, &args, cut, &upgraded(&versions[1])).await;
+    space.succeeded(&versions[1]);
+    space.upgrade(&versions[2]);
+    guard.assert_unharmed().await;
 }

@@ -6,9 +6,9 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::json;
 
 use super::{
-    command::{annotation, names, parts},
+    command::Space,
     docs::story,
-    environment::{OPM, world},
+    environment::OPM,
     index::{self, Version},
 };
 
@@ -20,9 +20,7 @@ const UNPACKER: &str = "ubi9/ubi:9.8";
 // parity: run-6, run-15, sdk-17, sdk-21
 #[tokio::test]
 async fn story_3_opm_serves_catalog_that_shrinks_to_one_part() {
-    let world = world().await;
-    let space = "run-large";
-    world.restricted_namespace(space).await;
+    let space = Space::restricted("run-large").await;
     index::publish_tools(UNPACKER, &["sh", "gzip"]);
     let other = Version::publish("cockle", "1.0.0");
     let dir = index::write(&[&other]);
@@ -34,25 +32,25 @@ async fn story_3_opm_serves_catalog_that_shrinks_to_one_part() {
         Version::publish("scallop", version);
     }
     let [first, second] = story("### Story 3: a catalog in several parts, served by opm");
-    first.plays(world, space, &[]);
-    let many = parts(world, space, "scallop-catalog");
+    first.plays(&space, &[]);
+    let many = space.parts("scallop-catalog");
     assert_eq!(many.len(), 3, "{many:?}");
     // A ConfigMap of another owner, with the name of a part.
     let foreign = "scallop-catalog-configmap-partition-0123456789abc-1";
-    world.kubectl(&["-n", space, "create", "configmap", foreign]);
+    space.kubectl(&["create", "configmap", foreign]);
 
     fs::remove_file(noise).unwrap();
     index::publish_dir("large:v1", dir.path());
-    let mut before = names(world, space, "configmap");
-    second.plays(world, space, &[]);
-    let pod = annotation(world, space, "scallop-catalog", "registry-pod-name");
+    let mut before = space.names("configmap");
+    second.plays(&space, &[]);
+    let pod = space.annotation("scallop-catalog", "registry-pod-name");
     let path = "jsonpath={.spec.containers[*].image}";
-    let serving = world.kubectl(&["-n", space, "get", "pod", &pod, "-o", path]);
+    let serving = space.kubectl(&["get", "pod", &pod, "-o", path]);
     assert_eq!(serving, OPM);
-    let few = parts(world, space, "scallop-catalog");
+    let few = space.parts("scallop-catalog");
     assert!(few.contains(&format!("configmap/{foreign}")), "{few:?}");
     assert_eq!(few.len(), 2, "{few:?}");
-    let after = names(world, space, "configmap");
+    let after = space.names("configmap");
     before.retain(|name| !many.contains(name) && !after.contains(name));
     assert_eq!(before, [""; 0], "{after:?}");
 }

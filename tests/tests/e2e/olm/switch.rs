@@ -18,11 +18,10 @@ use super::{
     super::{
         catalogs,
         day_0::MARKETPLACE,
-        environment::{apply_install_file, merge, merge_status},
-        wait::{self, LONG_TIMEOUT, eventually},
+        environment::{CORE, SYSTEM, World, apply_install_file, merge},
+        wait::{self, eventually},
     },
-    command::subscribe,
-    environment::{World, world},
+    command::Space,
     index::{self, Version},
 };
 
@@ -37,25 +36,22 @@ impl World {
         expected: impl Fn(&CatalogSource) -> bool,
     ) -> CatalogSource {
         let sources = self.sources(MARKETPLACE);
-        wait::until_within(sources, NAME, expectation, LONG_TIMEOUT, expected).await
+        wait::until_within(wait::LONG_TIMEOUT, sources, NAME, expectation, expected).await
     }
+}
 
-    /// Waits until OLM serves the catalog from one pod, which has this image.
-    async fn served_from(&self, image: &str) {
-        let pods = format!("-n {MARKETPLACE} get pods -l olm.catalogSource={NAME}");
-        let pods = format!("{pods} -o jsonpath={{.items[*].spec.containers[0].image}}");
-        eventually(&format!("served from {image}"), LONG_TIMEOUT, async || {
-            let images = self.kubectl(&pods);
-            (images == image).then_some(()).ok_or(images)
-        })
-        .await;
-        self.becomes("READY", |source| {
-            let status = source.status.as_ref();
-            let state = status.and_then(|status| status.connection_state.as_ref());
-            state.is_some_and(|state| state.last_observed_state == "READY")
-        })
-        .await;
-    }
+/// Waits until OLM serves the catalog from one pod, which has this image.
+async fn wait_served_from(space: &Space, image: &str) {
+    let path = "jsonpath={.items[*].spec.containers[0].image}";
+    let pods = format!("get pods -l olm.catalogSource={NAME} -o {path}");
+    let images = async || Ok::<_, String>(space.kubectl(&pods));
+    wait::equal(image, images).await;
+    let source = format!("catalogsources/{NAME}");
+    space.wait(
+        &source,
+        ".status.connectionState.lastObservedState",
+        "READY",
+    );
 }
 
 /// Status and message of the condition that reports the template.
@@ -78,13 +74,12 @@ fn written(source: &CatalogSource) -> Option<Time> {
 async fn wait_at_rest(world: &World) {
     let sources = world.sources(MARKETPLACE);
     let version = async || sources.get(NAME).await.unwrap().resource_version();
-    eventually("no writes", LONG_TIMEOUT, async || {
+    eventually("no writes", async || {
         let before = version().await;
         tokio::time::sleep(Duration::from_secs(5)).await;
         let versions = (before, version().await);
-        (versions.0 == versions.1)
-            .then_some(())
-            .ok_or(format!("{versions:?}"))
+        let is_at_rest = versions.0 == versions.1;
+        is_at_rest.then_some(()).ok_or(format!("{versions:?}"))
     })
     .await;
 }
@@ -106,16 +101,13 @@ async fn assert_at_rest(world: &World) {
 // parity: switch-5, switch-16
 #[tokio::test]
 async fn template_resolves_and_olm_rolls_its_pod_after_an_upgrade() {
-    let world = world().await;
     // The provisioner reads the CatalogSources of this namespace without a setting.
-    world.namespace(MARKETPLACE).await;
+    let space = Space::with_group(MARKETPLACE).await;
+    let world = space.world;
     apply_install_file(world.cluster);
-    world.provisioner().await;
+    world.runs(SYSTEM, CORE).await;
     let minor = world.kubernetes().await;
-    let (first, second) = (
-        Version::publish("sponge", "1.0.0"),
-        Version::publish("sponge", "1.1.0"),
-    );
+    let [first, second] = ["1.0.0", "1.1.0"].map(|number| Version::publish("sponge", number));
     let tag = |minor: u64| format!("{NAME}:v1.{minor}-olm0.38");
     let before = index::publish_serving(&tag(minor), &[&first]);
     let after = index::publish_serving(&tag(minor + 1), &[&first, &second]);
@@ -136,11 +128,12 @@ async fn template_resolves_and_olm_rolls_its_pod_after_an_upgrade() {
             .is_some_and(|(status, message)| status == "False" && message.starts_with(reason_text))
     };
     world.becomes("unresolved", is_unresolved).await;
-    world.served_from(&before).await;
+    wait_served_from(&space, &before).await;
     world.becomes("unresolved", is_unresolved).await;
     // A client that drops the provisioner's conditions.
-    let none = json!({"status": {"conditions": null}});
-    merge_status(&world.sources(MARKETPLACE), NAME, &none).await;
+    let status = ["--subresource=status", "--type=merge"];
+    let none = ["-p", r#"{"status":{"conditions":null}}"#];
+    space.kubectl(&[&["patch", "catalogsource", NAME], &status[..], &none].concat());
     world.becomes("unresolved again", is_unresolved).await;
 
     let label = json!({"metadata": {"labels": {"olm.version": "0.38.0"}}});
@@ -148,8 +141,8 @@ async fn template_resolves_and_olm_rolls_its_pod_after_an_upgrade() {
     let is_resolved =
         |source: &CatalogSource| reported(source).is_some_and(|(status, _)| status == "True");
     world.becomes("resolved", is_resolved).await;
-    subscribe(world, MARKETPLACE, &first, NAME, json!({})).await;
-    world.succeeded(MARKETPLACE, &first.csv());
+    space.subscribe(&first, NAME, json!({})).await;
+    space.succeeded(&first);
 
     assert_at_rest(world).await;
     let version = format!("v1.{}.0", minor + 1);
@@ -157,8 +150,8 @@ async fn template_resolves_and_olm_rolls_its_pod_after_an_upgrade() {
     let is_written = |source: &CatalogSource| source.spec.image.as_ref() == Some(&after);
     let source = world.becomes("written", is_written).await;
     assert!(is_resolved(&source), "{source:?}");
-    world.served_from(&after).await;
-    world.succeeded(MARKETPLACE, &second.csv());
+    wait_served_from(&space, &after).await;
+    space.succeeded(&second);
     let source = world.becomes("resolved", is_resolved).await;
     assert_eq!(source.annotations()[CATALOG_IMAGE_TEMPLATE], template);
 }

@@ -4,19 +4,7 @@
 //!  rukpak ── http ── gate ── https, as the cluster admin ── kube-apiserver
 //! ```
 
-use std::{
-    collections::BTreeSet,
-    fs::File,
-    io::{Read as _, Seek as _},
-    net::{Ipv4Addr, TcpListener},
-    process::Stdio,
-    sync::{
-        Arc,
-        mpsc::{self, RecvTimeoutError},
-    },
-    thread,
-    time::Duration,
-};
+use std::{collections::BTreeSet, mem, net::Ipv4Addr, process::Stdio, sync::Arc};
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
@@ -28,14 +16,16 @@ use hyper_util::rt::TokioIo;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tests::Run;
-use tokio::sync::{Mutex, Notify, oneshot};
+use tokio::{
+    net::TcpListener,
+    process::Command,
+    sync::{Mutex, mpsc},
+    task::JoinSet,
+};
 
-use super::{command::command, environment::World};
+use super::{super::restart::kill, command::Space};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
-
-/// The interval at which the test checks whether the command has ended.
-const MOMENT: Duration = Duration::from_millis(100);
 
 /// The interruption of a command at the first write over the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,53 +36,28 @@ pub(crate) enum Interruption {
     Cut,
 }
 
-/// A run through the gate.
-#[derive(Debug)]
-pub(crate) struct Interrupted {
-    pub(crate) run: Run,
-    /// False if the command ended within its limit of writes.
-    pub(crate) is_interrupted: bool,
-}
-
-/// Runs a command, and interrupts it after `writes` writes. The writes of earlier runs in `done` do not count; those of this
-/// run are added. Failed writes do not count.
-pub(crate) fn interrupted(
-    world: &World,
-    namespace: &str,
+/// Runs a command, and interrupts it after `writes` writes. The writes of earlier runs in `done` do not count; those of this run
+/// are added to `done`. Failed writes do not count. Returns an error if the command did not end within its limit of writes.
+pub(crate) async fn interrupted(
+    space: &Space,
     args: &[&str],
     (writes, how): (usize, Interruption),
     done: &mut BTreeSet<String>,
-) -> Interrupted {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.set_nonblocking(true).unwrap();
+) -> Result<Run, Run> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let config = world.cluster.config().clone();
-    let (notify, reached) = mpsc::channel();
-    let (stop, stopped) = oneshot::channel::<()>();
-    let before = std::mem::take(done);
-    // In a separate thread, because the test's thread waits for the command.
-    let thread = thread::spawn(move || {
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_all().build().unwrap();
-        runtime.block_on(async {
-            let gate = Arc::new(Gate {
-                client: Client::try_from(config).unwrap(),
-                how,
-                notify,
-                closed: Notify::new(),
-                state: Mutex::new(State {
-                    left: writes,
-                    done: before,
-                }),
-            });
-            tokio::select! {
-                _ = stopped => (),
-                () = gate.closed.notified() => (),
-                () = accept(listener, Arc::clone(&gate)) => (),
-            }
-            std::mem::take(&mut gate.state.lock().await.done)
-        })
+    let (notify, mut reached) = mpsc::unbounded_channel();
+    let state = State {
+        left: writes,
+        done: mem::take(done),
+    };
+    let gate = Arc::new(Gate {
+        client: space.world.client(),
+        how,
+        notify,
+        state: Mutex::new(state),
     });
+    let server = tokio::spawn(accept(listener, Arc::clone(&gate)));
 
     let kubeconfig = tempfile::NamedTempFile::new().unwrap();
     let text = json!({
@@ -102,57 +67,35 @@ pub(crate) fn interrupted(
         "contexts": [{"name": "gate", "context": {"cluster": "gate", "user": "none"}}],
     });
     std::fs::write(kubeconfig.path(), text.to_string()).unwrap();
-    let [out, err] = [(); 2].map(|()| tempfile::tempfile().unwrap());
-    let mut child = command(kubeconfig.path(), namespace, args)
+    let mut command = Command::from(space.command(kubeconfig.path(), args));
+    command
         .stdin(Stdio::null())
-        .stdout(out.try_clone().unwrap())
-        .stderr(err.try_clone().unwrap())
-        .spawn()
-        .unwrap();
-    let mut is_interrupted = false;
-    let status = loop {
-        match reached.recv_timeout(MOMENT) {
-            Ok(()) => {
-                is_interrupted = true;
-                if how == Interruption::Kill {
-                    child.kill().unwrap();
-                }
-                break child.wait().unwrap();
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let id = child.id().unwrap();
+    let mut output = std::pin::pin!(child.wait_with_output());
+    let (output, is_interrupted) = tokio::select! {
+        output = &mut output => (output, false),
+        _ = reached.recv() => {
+            match how {
+                Interruption::Kill => kill(id),
+                Interruption::Cut => server.abort(),
             }
-            Err(RecvTimeoutError::Disconnected) => break child.wait().unwrap(),
-            Err(RecvTimeoutError::Timeout) => {
-                if let Some(status) = child.try_wait().unwrap() {
-                    break status;
-                }
-            }
+            (output.await, true)
         }
     };
-    drop(stop);
-    *done = thread.join().unwrap();
-    let run = Run {
-        code: status.code(),
-        out: text_of(out),
-        err: text_of(err),
-    };
-    Interrupted {
-        run,
-        is_interrupted,
-    }
-}
-
-fn text_of(mut file: File) -> String {
-    let mut text = String::new();
-    file.rewind().unwrap();
-    file.read_to_string(&mut text).unwrap();
-    text
+    server.abort();
+    *done = mem::take(&mut gate.state.lock().await.done);
+    let run = Run::from(output.unwrap());
+    if is_interrupted { Err(run) } else { Ok(run) }
 }
 
 struct Gate {
     client: Client,
     how: Interruption,
-    /// Notifies the thread that runs the command.
-    notify: mpsc::Sender<()>,
-    closed: Notify,
+    /// Notifies the test, which runs the command.
+    notify: mpsc::UnboundedSender<()>,
     state: Mutex<State>,
 }
 
@@ -162,12 +105,13 @@ struct State {
     done: BTreeSet<String>,
 }
 
+/// Serves connections. Aborting the task cuts all of them.
 async fn accept(listener: TcpListener, gate: Arc<Gate>) {
-    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+    let mut connections = JoinSet::new();
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         let gate = Arc::clone(&gate);
-        tokio::spawn(async move {
+        connections.spawn(async move {
             let service = service_fn(|request| gate.pass(request));
             // A killed command does not close its connections.
             let _ = Builder::new()
@@ -193,11 +137,10 @@ impl Gate {
             Method::POST => format!("POST {path}/{name}"),
             _ => format!("{} {path}", head.method),
         };
-        // The lock serializes the writes, so that they can be counted.
+        // The lock serializes the writes, so that they can be counted. An interruption never releases the lock.
         let mut state = self.state.lock().await;
         let is_last = state.left == 0 && !state.done.contains(&write);
         if is_last && self.how == Interruption::Kill {
-            drop(state);
             return self.end().await;
         }
         let answer = self.forward(Request::from_parts(head, body)).await?;
@@ -207,9 +150,7 @@ impl Gate {
         if state.done.insert(write) && !is_last {
             state.left -= 1;
         }
-        drop(state);
         if is_last {
-            self.closed.notify_one();
             return self.end().await;
         }
         Ok(answer)
@@ -217,7 +158,7 @@ impl Gate {
 
     /// Never answers.
     async fn end(&self) -> Result<Response<Body>, Failure> {
-        // After the first message the receiver no longer exists.
+        // The receiver does not exist after the end of the command.
         let _ = self.notify.send(());
         std::future::pending().await
     }

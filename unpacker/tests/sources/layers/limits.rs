@@ -27,8 +27,7 @@ fn bombs_end_at_the_limits_of_images() {
         let mut counted = Counted(reader, 0);
         let mut stack = Layers::new(&options).unwrap();
         let error = push(&mut stack, &mut counted).unwrap_err();
-        assert_has(&error, expected);
-        assert_eq!(kind(&error), ("LimitExceeded", true));
+        assert_rows!((error.to_string().contains(expected), kind(&error)) => (true, ("LimitExceeded", true)), "{error}");
         assert!(counted.1 <= most, "{} bytes read", counted.1);
     }
     // The limits apply to all layers together.
@@ -51,11 +50,7 @@ fn content_limits_apply_only_to_selected_files() {
         outside.clone().file("manifests/a", "1") => "manifests/a=1";
         tar().file("manifests/a", &"x".repeat(16)) => "larger than the limit of 15 bytes";
         tar().file("manifests/a", &"x".repeat(11)).file("manifests/b", &"x".repeat(11)) => "limit of 20 bytes";
-        tar()
-            .with(b'5', "manifests/a/", b"")
-            .with(b'5', "manifests/b/", b"")
-            .file("manifests/.wh.x", "")
-            .file("manifests/c", "") => "more than 3 entries";
+        tar().entries("5 manifests/a/, 5 manifests/b/, 0 manifests/.wh.x, 0 manifests/c") => "more than 3 entries";
     );
     assert_rows!(matches!(Layers::new(&with!(Options::default() => select: only(&["../etc"]))), Err(Error::Content(_))) => true);
 }

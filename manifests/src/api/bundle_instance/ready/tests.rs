@@ -189,8 +189,7 @@ fn message_is_that_of_the_condition_that_decides() {
 fn instance(metadata: &Value, paused: bool, conditions: &[(&str, &str, &str)]) -> BundleInstance {
     let mut status = with!(BundleInstanceStatus, observed_generation: Some(2));
     for (type_, state, reason) in conditions {
-        let condition = condition(type_, state, reason, "");
-        status.conditions.push(condition);
+        status.conditions.push(condition(type_, state, reason, ""));
     }
     let mut instance: BundleInstance = serde_json::from_value(json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": metadata,
@@ -216,7 +215,7 @@ fn phase_is_one_word() {
     let none = json!({"generation": 2});
     let newer = json!({"generation": 3});
     let terminating = json!({"generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z"});
-    for (metadata, paused, conditions, expected) in ::tests::rows![
+    assert_each!(|metadata, paused, conditions, word| phase(&instance(metadata, paused, &conditions), at(0)).to_string() => word;
         &none, false, vec![ready] => "Ready";
         &none, false, vec![unknown, reconciling] => "Reconciling";
         &none, false, vec![not, stalled] => "Stalled";
@@ -231,10 +230,7 @@ fn phase_is_one_word() {
         &none, false, vec![healthy, progressing("Blocked")] => "Reconciling";
         &none, false, vec![unhealthy, progressing("UpToDate")] => "Stalled";
         &none, false, vec![] => "Reconciling";
-    ] {
-        let instance = instance(metadata, paused, &conditions);
-        assert_rows!(phase(&instance, at(0)).to_string() => expected, "{metadata} {paused} {conditions:?}");
-    }
+    );
     let mut new = with!(instance(&none, false, &[]) => status: None);
     assert_eq!(phase(&new, at(0)), Phase::Reconciling);
     let status = new.status.insert(BundleInstanceStatus::default());

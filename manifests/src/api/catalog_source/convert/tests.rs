@@ -21,7 +21,6 @@ fn back(object: &Value) -> Value {
     convert(object.clone(), Version::V1alpha1)
 }
 
-/// Returns a spec with more fields.
 fn with(spec: &Value, more: &Value) -> Value {
     let fields = [spec, more].map(|part| part.as_object().unwrap().clone());
     fields.into_iter().flatten().collect()
@@ -69,20 +68,14 @@ fn both_forms_round_trip() {
         let and_rest = |spec: &Value| with(spec, &rest);
         let before = stored(&and_rest(&was));
         let after = v1(&before);
-        assert_eq!(after["spec"], and_rest(&is));
-        assert_eq!(after["apiVersion"], "operators.coreos.com/v1");
-        assert_eq!(annotation(&after), record, "{was}");
-        assert_eq!(back(&after), before);
+        assert_rows!((&after["spec"], &after["apiVersion"]) => (&and_rest(&is), &json!("operators.coreos.com/v1")));
+        assert_rows!((annotation(&after), back(&after)) => (record, before), "{was}");
     }
     // Objects of other versions are not converted.
-    for other in [
-        json!(null),
-        json!([1]),
-        json!({"apiVersion": "operators.coreos.com/v1beta1", "spec": {"sourceType": "grpc", "image": "a"}}),
-        json!({"apiVersion": 5}),
-    ] {
-        assert_eq!(v1(&other), other);
-        assert_eq!(back(&other), other);
+    let beta = json!({"apiVersion": "operators.coreos.com/v1beta1", "spec": {"sourceType": "grpc", "image": "a"}});
+    let others = json!([null, [1], beta, {"apiVersion": 5}]);
+    for other in others.as_array().unwrap() {
+        assert_eq!((&v1(other), &back(other)), (other, other));
     }
     let done = v1(&stored(&json!({"sourceType": "grpc", "image": "a"})));
     assert_eq!(v1(&done), done);
@@ -110,8 +103,7 @@ fn changes_in_v1_are_kept() {
         let mut written = read.clone();
         *written.pointer_mut(pointer).unwrap() = value;
         let stored = back(&written);
-        assert_eq!(stored["spec"], expected, "{pointer}");
-        assert_eq!(annotation(&stored), None);
+        assert_rows!((&stored["spec"], annotation(&stored)) => (&expected, None), "{pointer}");
         let mut again = v1(&stored);
         *again.pointer_mut("/spec").unwrap() = read["spec"].clone();
         assert_eq!(back(&again)["spec"].get("address"), None);
@@ -132,24 +124,18 @@ fn annotation_cannot_store_another_image() {
     let source = json!({"catalogImageSource": {"catalogImage": "good:1"}});
     let converted = object("v1", &source);
     let of = hash(source.as_object().unwrap());
-    for record in [
-        json!({"of": of, "set": {"image": "evil:1"}}),
-        json!({"of": of, "same": true, "set": {"catalogImageSource": {"catalogImage": "evil:1"}}}),
-        json!({"of": of, "set": {"spec": 1}, "unset": ["image"]}),
-        json!({"of": of, "set": {"displayName": "evil"}}),
+    let records = json!([
+        {"of": of, "set": {"image": "evil:1"}}, {"of": of, "set": {"displayName": "evil"}},
+        {"of": of, "same": true, "set": {"catalogImageSource": {"catalogImage": "evil:1"}}},
+        {"of": of, "set": {"spec": 1}, "unset": ["image"]},
         // Values that do not have the type of their field.
-        json!({"of": of, "set": {"configMap": 5}}),
-        json!({"of": of, "same": true, "set": {"image": 5}}),
-        json!({"of": of, "same": true, "set": {"grpcPodConfig": "none"}}),
-        json!({"of": of, "set": {"address": "a".repeat(3000)}}),
-        json!({"of": of, "same": true, "set": {"grpcPodConfig": {"tolerations": "all"}}}),
-        json!({"of": of, "metadata": [{"name": "other"}]}),
-        json!({"of": of, "annotations": ["x"]}),
-        json!({"of": "other", "set": {"address": "b:2"}}),
-        json!({"of": of, "unknown": 1}),
-        json!("text"),
-        json!({}),
-    ] {
+        {"of": of, "set": {"configMap": 5}}, {"of": of, "same": true, "set": {"image": 5}},
+        {"of": of, "same": true, "set": {"grpcPodConfig": "none"}}, {"of": of, "set": {"address": "a".repeat(3000)}},
+        {"of": of, "same": true, "set": {"grpcPodConfig": {"tolerations": "all"}}},
+        {"of": of, "metadata": [{"name": "other"}]}, {"of": of, "annotations": ["x"]},
+        {"of": "other", "set": {"address": "b:2"}}, {"of": of, "unknown": 1}, "text", {},
+    ]);
+    for record in records.as_array().unwrap() {
         let mut object = converted.clone();
         object["metadata"]["annotations"] =
             json!({labels::CATALOG_SOURCE: record.to_string(), "a": "b"});
@@ -269,16 +255,14 @@ fn annotations_fit_the_limit_of_the_api_server() {
     let record = size(&v1(&small));
     // At exactly the limit.
     let fits = full(record);
-    assert_eq!(size(&v1(&fits)), MAX_ANNOTATIONS_SIZE);
-    assert_eq!(back(&v1(&fits)), fits);
+    assert_rows!((size(&v1(&fits)), back(&v1(&fits))) => (MAX_ANNOTATIONS_SIZE, fits));
     let large = full(record - 1);
     let converted = v1(&large);
     assert_eq!(converted["metadata"], large["metadata"]);
     assert_rows!(converted["spec"] => json!({"catalogImageSource": {"catalogImage": "a:1"}}));
     // Used fields are restored, and unused ones are not.
     let again = back(&converted);
-    assert_eq!(again["spec"], json!({"sourceType": "grpc", "image": "a:1"}));
-    assert_eq!(again["metadata"], large["metadata"]);
+    assert_rows!((&again["spec"], &again["metadata"]) => (&json!({"sourceType": "grpc", "image": "a:1"}), &large["metadata"]));
 
     // A foreign value of the annotation does not enlarge an object either: each quotation mark in it becomes two
     // characters.
@@ -286,6 +270,5 @@ fn annotations_fit_the_limit_of_the_api_server() {
     own["metadata"]["annotations"] =
         json!({labels::CATALOG_SOURCE: "\"".repeat(MAX_ANNOTATIONS_SIZE / 3 * 2)});
     let converted = v1(&own);
-    assert_eq!(size(&converted), 0);
-    assert_eq!(back(&converted)["spec"], own["spec"]);
+    assert_rows!((size(&converted), &back(&converted)["spec"]) => (0, &own["spec"]));
 }

@@ -109,8 +109,7 @@ mod tests {
             }}}},
         ]);
         for pod in pods.as_array().unwrap() {
-            let source = json!({"grpcPodConfig": pod});
-            assert!(!is_typed(source.as_object().unwrap()), "{pod}");
+            assert_rows!(is_typed(json!({"grpcPodConfig": pod}).as_object().unwrap()) => false, "{pod}");
         }
     }
 }

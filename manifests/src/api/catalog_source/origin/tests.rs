@@ -103,8 +103,7 @@ fn missing_or_ambiguous_location_is_rejected() {
             => "exactly one of spec.catalogImageSource, spec.sourceType, spec.grpcPodConfig must be set; remove the others";
     ] {
         assert_rows!(catalog(&spec).origin().unwrap_err().to_string() => message, "{spec}");
-        let ready = connected(&spec, "olm:1", "READY");
-        assert_eq!(ready.place(true).unwrap_err().to_string(), message);
+        assert_rows!(connected(&spec, "olm:1", "READY").place(true).unwrap_err().to_string() => message);
     }
     let long = catalog(&json!({"sourceType": "x".repeat(500)}));
     assert!(long.origin().unwrap_err().to_string().chars().count() < 150);

@@ -159,6 +159,5 @@ async fn platform_operators_are_guarded() {
         ])
         .await;
     }
-    let client = cluster.client().unwrap();
-    delete(&api(client, OPERATOR), "named").await;
+    delete(&api(cluster.client().unwrap(), OPERATOR), "named").await;
 }

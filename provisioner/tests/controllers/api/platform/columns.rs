@@ -8,7 +8,6 @@ use provisioner::controllers::cluster_operator::{
     model::{self, Input},
     upgradeable::{ClusterKind, InstalledOperator, assess},
 };
-use tests::assert_has;
 
 use super::*;
 use crate::support::merge_status;
@@ -17,11 +16,62 @@ use crate::support::merge_status;
 #[tokio::test]
 async fn get_shows_the_columns_of_each_kind() {
     defined().await;
-    bundles_have_the_columns_of_rukpak().await;
-    instances_have_conditions_and_versions().await;
+
+    let client = installed().await.client().unwrap();
+    store(&client, &bundle("columns", &image())).await;
+    let status =
+        json!({"status": {"phase": "Unpacked", "version": "1.2.3", "resolvedSource": image()}});
+    merge_status(&api(client, "Bundle"), "columns", &status).await;
+    let [heads, row] = rows("bundles columns --output wide").await;
+    let expected = "NAME TYPE PHASE VERSION AGE RESOLVED SOURCE PROVISIONER PACKAGE MESSAGE";
+    assert_eq!(heads, expected);
+    let resolved = r#""ref":"quay.io/example/bundle:v1""#;
+    for cell in ["image", "Unpacked", "1.2.3", resolved] {
+        assert_has(&row, cell);
+    }
+
+    let client = installed().await.client().unwrap();
+    store(&client, &instance("columns", &image())).await;
+    let status = json!({"status": {
+        "installedBundleName": "columns-abc", "version": "1.2.3", "package": "etcd",
+        "conditions": [
+            condition("Installed", "True", "InstallationSucceeded", ""),
+            condition("Healthy", "False", "Unhealthy", ""),
+            condition("Progressing", "True", "Applying", "2 of 3 objects"),
+            condition("Ready", "Unknown", "Applying", "2 of 3 objects"),
+        ],
+    }});
+    merge_status(&api(client, "BundleInstance"), "columns", &status).await;
+
+    let expected = "NAME READY INSTALLED BUNDLE VERSION INSTALLED INSTALL STATE HEALTHY AGE";
+    let [heads, row] = rows("bi columns").await;
+    assert_eq!(heads, expected);
+    let cells = "columns Unknown columns-abc 1.2.3 True InstallationSucceeded False ";
+    assert!(row.starts_with(cells), "{row}");
+    let [heads, row] = rows("bis columns --output wide").await;
+    let expected = format!("{expected} PROVISIONER PACKAGE PROGRESSING MESSAGE");
+    assert_eq!(heads, expected);
+    let more = " core-rukpak-io-plain etcd Applying 2 of 3 objects";
+    assert!(row.ends_with(more), "{row}");
+
     platform_operators_show_all_stored_fields().await;
     platform_status_is_stored_as_concluded().await;
-    catalog_sources_show_their_source().await;
+
+    // A CatalogSource without a type also shows the source of its catalog.
+    let old = json!({"sourceType": "grpc", "address": "b:2", "displayName": "Community", "publisher": "Us"});
+    for (name, spec, cells) in tests::rows![
+        "list-image", json!({"catalogImageSource": {"catalogImage": "r/c:v1"}}) => ["list-image", "r/c:v1"];
+        "list-service", json!({"catalogServiceSource": {"address": "a:1"}}) => ["list-service", "a:1"];
+        "list-map", json!({"configMapSource": {"configMap": "m"}}) => ["list-map", "m"];
+        "list-old", old => ["list-old Community grpc Us", "b:2"];
+    ] {
+        put(&sources::source(name, &spec), false).await.unwrap();
+        let [heads, row] = rows(&format!("catsrc {name} --output wide")).await;
+        assert_eq!(heads, "NAME DISPLAY TYPE PUBLISHER AGE SOURCE STATE REASON");
+        let [first, last] = cells;
+        assert!(row.starts_with(&format!("{first} ")), "{row}");
+        assert!(row.ends_with(&format!(" {last}")), "{row}");
+    }
 }
 
 fn condition(type_: &str, status: &str, reason: &str, message: &str) -> Value {
@@ -106,51 +156,6 @@ async fn platform_status_is_stored_as_concluded() {
     assert_has(row, "are not upgradeable: etcd/etcd");
 }
 
-/// A CatalogSource without a type also shows the source of its catalog.
-async fn catalog_sources_show_their_source() {
-    let old = json!({"sourceType": "grpc", "address": "b:2", "displayName": "Community", "publisher": "Us"});
-    for (name, spec, cells) in tests::rows![
-        "list-image", json!({"catalogImageSource": {"catalogImage": "r/c:v1"}}) => ["list-image", "r/c:v1"];
-        "list-service", json!({"catalogServiceSource": {"address": "a:1"}}) => ["list-service", "a:1"];
-        "list-map", json!({"configMapSource": {"configMap": "m"}}) => ["list-map", "m"];
-        "list-old", old => ["list-old Community grpc Us", "b:2"];
-    ] {
-        let object = sources::source(name, &spec);
-        put(&object, false).await.unwrap();
-        let [heads, row] = rows(&format!("catsrc {name} --output wide")).await;
-        assert_eq!(heads, "NAME DISPLAY TYPE PUBLISHER AGE SOURCE STATE REASON");
-        let [first, last] = cells;
-        assert!(row.starts_with(&format!("{first} ")), "{row}");
-        assert!(row.ends_with(&format!(" {last}")), "{row}");
-    }
-}
-
-async fn instances_have_conditions_and_versions() {
-    let client = installed().await.client().unwrap();
-    store(&client, &instance("columns", &image())).await;
-    let status = json!({"status": {
-        "installedBundleName": "columns-abc", "version": "1.2.3", "package": "etcd",
-        "conditions": [
-            condition("Installed", "True", "InstallationSucceeded", ""),
-            condition("Healthy", "False", "Unhealthy", ""),
-            condition("Progressing", "True", "Applying", "2 of 3 objects"),
-            condition("Ready", "Unknown", "Applying", "2 of 3 objects"),
-        ],
-    }});
-    merge_status(&api(client, "BundleInstance"), "columns", &status).await;
-
-    let expected = "NAME READY INSTALLED BUNDLE VERSION INSTALLED INSTALL STATE HEALTHY AGE";
-    let [heads, row] = rows("bi columns").await;
-    assert_eq!(heads, expected);
-    let cells = "columns Unknown columns-abc 1.2.3 True InstallationSucceeded False ";
-    assert!(row.starts_with(cells), "{row}");
-    let [heads, row] = rows("bis columns --output wide").await;
-    let expected = format!("{expected} PROVISIONER PACKAGE PROGRESSING MESSAGE");
-    assert_eq!(heads, expected);
-    let more = " core-rukpak-io-plain etcd Applying 2 of 3 objects";
-    assert!(row.ends_with(more), "{row}");
-}
-
 /// Returns a line with single spaces between its fields.
 fn normalized(line: &str) -> String {
     let parts: Vec<&str> = line.split_whitespace().collect();
@@ -162,19 +167,4 @@ async fn rows(object: &str) -> [String; 2] {
     let output = run(&format!("get {object}")).await;
     let lines: Vec<String> = output.lines().map(normalized).collect();
     lines.try_into().unwrap()
-}
-
-async fn bundles_have_the_columns_of_rukpak() {
-    let client = installed().await.client().unwrap();
-    store(&client, &bundle("columns", &image())).await;
-    let status =
-        json!({"status": {"phase": "Unpacked", "version": "1.2.3", "resolvedSource": image()}});
-    merge_status(&api(client, "Bundle"), "columns", &status).await;
-    let [heads, row] = rows("bundles columns --output wide").await;
-    let expected = "NAME TYPE PHASE VERSION AGE RESOLVED SOURCE PROVISIONER PACKAGE MESSAGE";
-    assert_eq!(heads, expected);
-    let resolved = r#""ref":"quay.io/example/bundle:v1""#;
-    for cell in ["image", "Unpacked", "1.2.3", resolved] {
-        assert_has(&row, cell);
-    }
 }

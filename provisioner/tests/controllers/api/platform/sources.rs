@@ -1,7 +1,5 @@
 //! Sources of a catalog: the validation rules of CatalogSources, on the API server that enforces them.
 
-use tests::assert_has;
-
 use super::*;
 use crate::platform::support::optional_crd;
 use crate::support::{catalog_source, define, delete, until};
@@ -176,11 +174,9 @@ async fn deprecated_fields_are_warned_of_and_the_new_form_is_not() {
             (Some(warning), Some(expected)) => assert_has(warning, expected),
             (warning, expected) => panic!("{spec}: {warning:?} where it should be {expected:?}"),
         }
-        let again = put(&object, true).await;
-        assert_has(again.unwrap_err(), "already exists");
+        assert_has(put(&object, true).await.unwrap_err(), "already exists");
     }
     // A change of labels does not warn about fields.
-    let name = "warned-0";
-    let label = ["label", "catsrc", name, "a=b", "--warnings-as-errors"];
+    let label = ["label", "catsrc", "warned-0", "a=b", "--warnings-as-errors"];
     kubectl(cluster, &label, "").await.unwrap();
 }

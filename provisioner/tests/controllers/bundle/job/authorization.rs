@@ -2,8 +2,6 @@
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
-use reqwest::StatusCode;
-use serde_json::Value;
 use unpacker::{
     Digest,
     transfer::{BODY_DIGEST, CONTENT_DIGEST, CONTENT_SIZE, DeclaredUpload},
@@ -16,10 +14,9 @@ use crate::content::support::visit;
 async fn put(world: &World, bundle: &str, token: &str, content: &Content) -> (StatusCode, String) {
     let body = archive(content);
     let mut tar = Vec::new();
-    let digest = unpacker::pack(content, Format::Tar, &mut tar).unwrap();
     let claims = DeclaredUpload {
         body: Some(Digest::sha256(&body)),
-        content: Some(digest),
+        content: Some(unpacker::pack(content, Format::Tar, &mut tar).unwrap()),
         size: Some(tar.len() as u64),
     };
     let claims = claims.to_headers();
@@ -39,8 +36,12 @@ async fn put(world: &World, bundle: &str, token: &str, content: &Content) -> (St
     (status, reason)
 }
 
-/// Tokens that must not deliver content to the Bundle of a pod.
-async fn rejected(world: &World, node: &Kubelet, name: &str, content: &Content) -> String {
+#[tokio::test]
+async fn only_the_pod_of_a_job_delivers_content_and_once() {
+    let world = place().await;
+    let (name, node) = (unpacking(world, "whose").await, node(world).await);
+    let content = small(&name);
+    // Tokens that must not deliver content to the Bundle of a pod.
     let (other, plain, door) = (unique("whose"), unique("whose"), unique("door"));
     for (name, source) in tests::rows![
         &other => nowhere(&other);
@@ -49,7 +50,7 @@ async fn rejected(world: &World, node: &Kubelet, name: &str, content: &Content) 
     ] {
         world.bundle(name, "plain", source).await;
     }
-    let (own_pod, theirs) = (node.pod(name).await, node.pod(&other).await);
+    let (own_pod, theirs) = (node.pod(&name).await, node.pod(&other).await);
     let good = node.token(&own_pod).await;
     let others = node.token(&theirs).await;
     let to = |audience: &str| vec![audience.to_owned()];
@@ -64,7 +65,7 @@ async fn rejected(world: &World, node: &Kubelet, name: &str, content: &Content) 
     let unbound = unbound.await.unwrap().status.unwrap().token.unwrap();
     // A user who may create pods with this service account and a Job as owner may do everything in this namespace.
     world.apply(&account_object(SYSTEM, "other")).await;
-    let job = node.job(name).await;
+    let job = node.job(&name).await;
     let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": job.name_any(), "uid": job.uid(), "controller": true});
     let foreign = json!({
         "metadata": {"name": unique("stranger"), "ownerReferences": [owner]},
@@ -76,22 +77,22 @@ async fn rejected(world: &World, node: &Kubelet, name: &str, content: &Content) 
     let unknown = (StatusCode::UNAUTHORIZED, "Unauthorized");
     let forbidden = (StatusCode::FORBIDDEN, "Forbidden");
     for (why, bundle, token, (status, reason)) in tests::rows![
-        "no token", name, "" => unknown;
-        "no token of this cluster", name, "nonsense" => unknown;
-        "a token for the API server", name, &apiservers => unknown;
-        "a token for another service", name, &elsewhere => unknown;
-        "a token of no pod", name, &unbound => unknown;
-        "a pod of another account", name, &foreign => forbidden;
-        "the pod of another Bundle", name, &others => forbidden;
+        "no token", &name, "" => unknown;
+        "no token of this cluster", &name, "nonsense" => unknown;
+        "a token for the API server", &name, &apiservers => unknown;
+        "a token for another service", &name, &elsewhere => unknown;
+        "a token of no pod", &name, &unbound => unknown;
+        "a pod of another account", &name, &foreign => forbidden;
+        "the pod of another Bundle", &name, &others => forbidden;
         "the same pod for another Bundle", &other, &good => forbidden;
         "the same pod for an upload", &door, &good => forbidden;
         "a Bundle without a Job", &plain, &good => forbidden;
         "a Bundle that does not exist", &none, &good => (StatusCode::NOT_FOUND, "NotFound");
     ] {
-        let found = put(world, bundle, token, content).await;
+        let found = put(world, bundle, token, &content).await;
         assert_eq!(found, (status, reason.to_owned()), "{why}");
     }
-    let job = node.find_job(name).await.unwrap();
+    let job = node.find_job(&name).await.unwrap();
     assert!(!job.annotations().contains_key("core.rukpak.io/handed-over"));
 
     // The token of a deleted pod is not valid.
@@ -99,18 +100,9 @@ async fn rejected(world: &World, node: &Kubelet, name: &str, content: &Content) 
     let pods = node.pods();
     pods.delete(&theirs.name_any(), &params).await.unwrap();
     wait_deleted(pods, &theirs.name_any()).await;
-    let (late, _) = put(world, &other, &others, content).await;
+    let (late, _) = put(world, &other, &others, &content).await;
     let rejections = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
     assert!(rejections.contains(&late), "{late}");
-    good
-}
-
-#[tokio::test]
-async fn only_the_pod_of_a_job_delivers_content_and_once() {
-    let world = place().await;
-    let (name, node) = (unpacking(world, "whose").await, node(world).await);
-    let content = small(&name);
-    let good = Box::pin(rejected(world, &node, &name, &content)).await;
 
     // The content is accepted once, and the same content again.
     let (status, _) = put(world, &name, &good, &content).await;

@@ -89,12 +89,9 @@ async fn failed_job_is_kept_and_followed_by_another() {
     node.report(&pod, "Failed", &failed).await;
     let bundle = condition_is(world, &name, "UnpackFailed", problem).await;
     assert!(message(&bundle).starts_with("source bundle content: unpack Job rukpak-system/"));
-    wait_for(node.jobs(), &first.name_any(), "failed", |job: &Job| {
-        let mut conditions = job.status.as_ref()?.conditions.iter().flatten();
-        let failed = conditions.find(|one| one.type_ == "Failed")?;
-        (failed.reason.as_deref() == Some("PodFailurePolicy")).then_some(())
-    })
-    .await;
+    let failed = json!({"type": "Failed", "reason": "PodFailurePolicy"});
+    let failed = json!({"status": {"conditions": [failed]}});
+    wait_part(node.jobs(), &first.name_any(), failed).await;
     let retained = node.pods().get(&pod.name_any()).await.unwrap();
     assert_eq!(node.job(&name).await.uid(), first.uid());
 

@@ -6,7 +6,6 @@ use futures::StreamExt as _;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kubelet::{container, ended};
-use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::*;
@@ -162,8 +161,7 @@ async fn condition_persists(world: &World, name: &str, text: &str) {
     let changes = watcher(api, watcher::Config::default().fields(&fields)).applied_objects();
     let mut changes = pin!(changes);
     while let Ok(Some(changed)) = timeout_at(end, changes.next()).await {
-        let changed = changed.unwrap();
-        assert_has(message(&changed), text);
+        assert_has(message(&changed.unwrap()), text);
     }
 }
 

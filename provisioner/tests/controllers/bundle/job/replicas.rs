@@ -2,7 +2,6 @@
 
 use cluster::Lease;
 use kube::{Client, api::ListParams};
-use reqwest::StatusCode;
 use tempfile::TempDir;
 
 use super::*;
@@ -64,12 +63,9 @@ async fn jobs_outlast_restarts_and_a_lost_store() {
     // Other content is rejected and reported.
     let changed = node.run(&pod, &small("other content")).await;
     assert_has(changed.unwrap_err(), "this Bundle is pinned");
-    let lost = wait_for(bundles.clone(), name, "reported", |bundle: &Bundle| {
-        let lost = condition(&bundle.status.as_ref()?.conditions, "ContentAvailable")?;
-        let is_reported = lost.message.contains("this Bundle is pinned");
-        is_reported.then_some(())
-    })
-    .await;
+    let lost = json!({"type": "ContentAvailable", "message": "*this Bundle is pinned*"});
+    let lost = json!({"status": {"conditions": [lost]}});
+    let lost = wait_part(bundles.clone(), name, lost).await;
     assert_eq!(content_digest(&lost), content_digest(&before));
     next_job(&node, name, &again).await;
     node.run(&node.pod(name).await, &content).await.unwrap();
@@ -95,12 +91,8 @@ async fn replica(pods: &Api<Pod>, name: &str, leads: bool) {
 }
 
 async fn start_in(pod: &str, cluster: &Cluster) -> Provisioner {
-    let flags = [
-        "--controllers=bundle",
-        "--leader-elect",
-        "--lease-duration=60s",
-    ];
-    let mut options = Options::with_flags(&flags);
+    let duration = "--lease-duration=60s";
+    let mut options = Options::with_flags(&["--controllers=bundle", "--leader-elect", duration]);
     options.environment = vec![("POD_NAME", pod.to_owned())];
     Provisioner::start(cluster, options).await
 }

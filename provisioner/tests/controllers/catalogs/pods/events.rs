@@ -18,7 +18,6 @@ use super::*;
 
 type Sources = watch::Sender<Arc<CatalogSource>>;
 
-/// Returns the digest that the registry has for a tag.
 async fn digest(ctx: &Context, image: &str) -> String {
     let source = Source::Image(Image {
         reference: image.parse().unwrap(),
@@ -62,8 +61,7 @@ async fn a_pod_is_followed_through_moved_tags_and_deletions() {
     let registry = Registry::plain();
     let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let dir = tempfile::tempdir().unwrap();
-    let config = scene.cluster.config().clone();
-    let ctx = context(config, dir.path(), None, settings());
+    let ctx = context(scene.cluster.config().clone(), dir.path(), None, settings());
     let (sources, source) = watch::channel(Arc::new(scene.source().await));
     let (sender, states) = watch::channel((PodServingState::Starting(String::new()), false));
     let (polls, polled) = watch::channel(TagPoll::default());
@@ -107,8 +105,38 @@ async fn a_pod_is_followed_through_moved_tags_and_deletions() {
     // The tag has not moved; the check needs no new pod.
     until("checked", state, |(_, asked)| *asked).await;
     assert_eq!(scene.names().await, [second.as_str()]);
-    later_annotations_are_followed(&scene, &sources).await;
-    rejected_annotations_do_not_block_repairs(&scene, &sources).await;
+
+    // Annotations that the catalog gets later are copied to its pod.
+    annotate(&scene, &sources, json!({"later": "on"})).await;
+    let annotations = async || scene.pods().await.remove(0).annotations().clone();
+    let has_later =
+        |all: &BTreeMap<String, String>| all.get("later").is_some_and(|value| value == "on");
+    until("the pod has them, too", annotations, has_later).await;
+    // Removed annotations are removed from the pod, but not those of other clients.
+    let pod = scene.names().await.remove(0);
+    let theirs = json!({"metadata": {"annotations": {"network": "up"}}});
+    merge(&scene.api::<Pod>(), &pod, &theirs).await;
+    annotate(&scene, &sources, json!({"later": null})).await;
+    let has_lost = |all: &BTreeMap<String, String>| {
+        let has = |name: &str| all.contains_key(name);
+        !has("later") && has("network") && has("a")
+    };
+    until("the pod has lost them, too", annotations, has_lost).await;
+
+    // Objects of the pod are repaired at once, even if its annotations cannot be changed.
+    let (pods, services) = (scene.api::<Pod>(), scene.api::<Service>());
+    let pod = scene.names().await.remove(0);
+    let params = tests::with!(PatchParams::default() => dry_run: true);
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {"tried": "yes"}}}));
+    let attempt = async || pods.patch(&pod, &params, &patch).await;
+    deny(&scene.cluster, "UPDATE", ("", "pods"), attempt).await;
+    annotate(&scene, &sources, json!({"refused": "yes"})).await;
+    delete(&services, "tide-v1").await;
+    let service = async || services.get_opt("tide-v1").await.unwrap();
+    found("another Service", service).await;
+    let live = pods.get(&pod).await.unwrap();
+    assert!(!live.annotations().contains_key("refused"), "{live:?}");
+    allow(&scene.cluster, "pods").await;
 
     push_tide(&registry, "org/catalog:v1", &["2.0.0"]);
     let both = names(2).await;
@@ -129,15 +157,13 @@ async fn a_pod_is_followed_through_moved_tags_and_deletions() {
 
     drop(registry);
     a_restart_without_the_registry_changes_nothing(&scene, &ctx, &image).await;
-    let scene = scene.moved("desk").await;
-    cancellation_does_not_lose_a_pod(&scene, &ctx).await;
+    cancellation_does_not_lose_a_pod(&scene.moved("desk").await, &ctx).await;
 }
 
 /// A reconcile that is cancelled while it writes creates its pod nevertheless, so that a list finds the pod.
 async fn cancellation_does_not_lose_a_pod(scene: &Scene, ctx: &Context) {
-    let options =
-        json!({"spec": {"grpcPodConfig": {"extractContent": {"catalogDir": "/configs"}}}});
-    let source = merge(&scene.api::<CatalogSource>(), CATALOG, &options).await;
+    let patch = json!({"spec": {"grpcPodConfig": {"extractContent": {"catalogDir": "/configs"}}}});
+    let source = merge(&scene.api::<CatalogSource>(), CATALOG, &patch).await;
     let (_sources, source) = watch::channel(Arc::new(source));
     let of = RegistryPodConfig {
         source,
@@ -193,42 +219,6 @@ async fn annotate(scene: &Scene, sources: &Sources, annotations: Value) {
     let patch = json!({"metadata": {"annotations": annotations}});
     let source = merge(&scene.api::<CatalogSource>(), CATALOG, &patch).await;
     sources.send_replace(Arc::new(source));
-}
-
-/// Annotations that the catalog gets later are copied to its pod.
-async fn later_annotations_are_followed(scene: &Scene, sources: &Sources) {
-    annotate(scene, sources, json!({"later": "on"})).await;
-    let annotations = async || scene.pods().await.remove(0).annotations().clone();
-    let has_later =
-        |all: &BTreeMap<String, String>| all.get("later").is_some_and(|value| value == "on");
-    until("the pod has them, too", annotations, has_later).await;
-    // Removed annotations are removed from the pod, but not those of other clients.
-    let pod = scene.names().await.remove(0);
-    let theirs = json!({"metadata": {"annotations": {"network": "up"}}});
-    merge(&scene.api::<Pod>(), &pod, &theirs).await;
-    annotate(scene, sources, json!({"later": null})).await;
-    let has_lost = |all: &BTreeMap<String, String>| {
-        let has = |name: &str| all.contains_key(name);
-        !has("later") && has("network") && has("a")
-    };
-    until("the pod has lost them, too", annotations, has_lost).await;
-}
-
-/// Objects of the pod are repaired at once, even if its annotations cannot be changed.
-async fn rejected_annotations_do_not_block_repairs(scene: &Scene, sources: &Sources) {
-    let (pods, services) = (scene.api::<Pod>(), scene.api::<Service>());
-    let pod = scene.names().await.remove(0);
-    let params = tests::with!(PatchParams::default() => dry_run: true);
-    let patch = Patch::Merge(json!({"metadata": {"annotations": {"tried": "yes"}}}));
-    let attempt = async || pods.patch(&pod, &params, &patch).await;
-    deny(&scene.cluster, "UPDATE", ("", "pods"), attempt).await;
-    annotate(scene, sources, json!({"refused": "yes"})).await;
-    delete(&services, "tide-v1").await;
-    let service = async || services.get_opt("tide-v1").await.unwrap();
-    found("another Service", service).await;
-    let live = pods.get(&pod).await.unwrap();
-    assert!(!live.annotations().contains_key("refused"), "{live:?}");
-    allow(&scene.cluster, "pods").await;
 }
 
 /// An image with its catalog in another directory is served from there; until then the previous one is served.

@@ -81,7 +81,28 @@ async fn catalog_with_pod_config_has_its_own_pod() {
     leader.end().await;
 
     objects_of_olm_are_kept(&shelf, &image).await;
-    pod_is_deleted_with_an_external_server(&shelf).await;
+
+    let (sources, services) = (shelf.sources("catalogs"), shelf.services("catalogs"));
+    let own = json!({"spec": {"grpcPodConfig": {"priorityClassName": ""}}});
+    merge(&sources, "tides", &own).await;
+    let next = Leader::start(&shelf.cluster, THERE);
+    let our_pods = async || shelf.own::<Pod>(labels::CATALOG_POD).await;
+    found("a pod again", async || our_pods().await.pop()).await;
+    let parts = r#"apiserver_longrunning_requests{ resource="serviceaccounts" scope="namespace" verb="WATCH""#;
+    let watches = async || apiserver_metric(&shelf, parts).await;
+    until("watched", watches, |count| *count > 0).await;
+    // The slice of an earlier process leads nowhere.
+    until_no_slice(&shelf).await;
+    served_are(&next, &[r#"{namespace="catalogs",name="tides"} 0"#]).await;
+    let other = json!({"spec": {"grpcPodConfig": null, "image": null, "address": "127.0.0.1:1"}});
+    merge(&sources, "tides", &other).await;
+    until("no pod", our_pods, |left| are_terminating(left)).await;
+    wait_deleted(services, "tides").await;
+    served_are(&next, &[]).await;
+    // No catalog of the namespace has a pod.
+    until("not watched", watches, |count| *count == 0).await;
+    next.end().await;
+
     pod_is_kept_while_an_edited_template_has_no_image(&shelf, &registry).await;
 }
 
@@ -175,12 +196,8 @@ async fn objects_of_olm_are_kept(shelf: &Shelf, image: &str) {
     for object in [account_object("catalogs", "default"), theirs] {
         shelf.apply(&object).await;
     }
-    let parts = [
-        "apiserver_request_total{",
-        "resource=\"pods\"",
-        "verb=\"LIST\"",
-    ];
-    let lists = async || apiserver_metric(shelf, &parts).await;
+    let parts = r#"apiserver_request_total{ resource="pods" verb="LIST""#;
+    let lists = async || apiserver_metric(shelf, parts).await;
     let lists_before = lists().await;
     let next = Leader::start(&shelf.cluster, THERE);
     shelf.hands_out(THERE, "catalogs/tides", &ONE).await;
@@ -191,35 +208,6 @@ async fn objects_of_olm_are_kept(shelf: &Shelf, image: &str) {
     .await;
     let pod = pods.get("tides-olm").await.unwrap();
     assert_eq!(pod.metadata.deletion_timestamp, None);
-    next.end().await;
-}
-
-async fn pod_is_deleted_with_an_external_server(shelf: &Shelf) {
-    let (sources, services) = (shelf.sources("catalogs"), shelf.services("catalogs"));
-    let own = json!({"spec": {"grpcPodConfig": {"priorityClassName": ""}}});
-    merge(&sources, "tides", &own).await;
-    let next = Leader::start(&shelf.cluster, THERE);
-    let our_pods = async || shelf.own::<Pod>(labels::CATALOG_POD).await;
-    found("a pod again", async || our_pods().await.pop()).await;
-    let parts = [
-        "apiserver_longrunning_requests{",
-        "resource=\"serviceaccounts\"",
-        "scope=\"namespace\"",
-        "verb=\"WATCH\"",
-    ];
-    let watches = async || apiserver_metric(shelf, &parts).await;
-    until("watched", watches, |count| *count > 0).await;
-    // The slice of an earlier process leads nowhere.
-    until_no_slice(shelf).await;
-    served_are(&next, &[r#"{namespace="catalogs",name="tides"} 0"#]).await;
-    let elsewhere =
-        json!({"spec": {"grpcPodConfig": null, "image": null, "address": "127.0.0.1:1"}});
-    merge(&sources, "tides", &elsewhere).await;
-    until("no pod", our_pods, |left| are_terminating(left)).await;
-    wait_deleted(services, "tides").await;
-    served_are(&next, &[]).await;
-    // No catalog of the namespace has a pod.
-    until("not watched", watches, |count| *count == 0).await;
     next.end().await;
 }
 

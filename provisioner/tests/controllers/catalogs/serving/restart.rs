@@ -7,14 +7,6 @@ use crate::support::node_object;
 #[tokio::test]
 async fn restarts_keep_catalogs_while_the_registry_is_away() {
     let shelf = stage().await;
-    read_catalogs_are_served_after_a_restart(&shelf).await;
-    for namespace in ["catalogs", "served"] {
-        shelf.clear(namespace).await;
-    }
-    resolved_templates_are_known_after_a_restart(&shelf).await;
-}
-
-async fn read_catalogs_are_served_after_a_restart(shelf: &Shelf) {
     let registry = Registry::plain();
     let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     // The next leader has an address of the other family.
@@ -78,8 +70,7 @@ async fn read_catalogs_are_served_after_a_restart(shelf: &Shelf) {
     }
     // Another CatalogSource was never allowed to pull it: neither one with this image, nor one that reuses a name.
     shelf.declare("catalogs", "other", grpc(&image)).await;
-    let sources = shelf.sources("served");
-    delete(&sources, "tenants").await;
+    delete(&shelf.sources("served"), "tenants").await;
     shelf.declare("served", "tenants", grpc(&image)).await;
     let reported = json!({"reason": "RegistryServerError", "registryService": null});
     for name in ["catalogs/other", "served/tenants"] {
@@ -103,6 +94,11 @@ async fn read_catalogs_are_served_after_a_restart(shelf: &Shelf) {
     let service = shelf.services("catalogs").get_opt("mine").await.unwrap();
     assert!(service.is_some(), "the Service keeps its address");
     third.end().await;
+
+    for namespace in ["catalogs", "served"] {
+        shelf.clear(namespace).await;
+    }
+    resolved_templates_are_known_after_a_restart(&shelf).await;
 }
 
 async fn resolved_templates_are_known_after_a_restart(shelf: &Shelf) {
@@ -116,8 +112,7 @@ async fn resolved_templates_are_known_after_a_restart(shelf: &Shelf) {
     // The image is kept for an edited spec as well.
     let sources = shelf.sources("catalogs");
     let edit = async |priority: i64| {
-        let patch = json!({"spec": {"priority": priority}});
-        let edited = merge(&sources, "mine", &patch).await;
+        let edited = merge(&sources, "mine", &json!({"spec": {"priority": priority}})).await;
         json!({"conditions": [{
             "type": "resolved_image", "reason": "LastResolved", "message": image,
             "observedGeneration": edited.metadata.generation,

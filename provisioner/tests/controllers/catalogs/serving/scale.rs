@@ -14,7 +14,6 @@ use crate::support::until_within;
 
 const SOURCES: usize = 1000;
 const IMAGES: usize = 20;
-/// Number of concurrent writes of the test.
 const MAX_CONCURRENT: usize = 32;
 
 /// Writes all CatalogSources, with another priority in each round: each change causes a poll of the image.
@@ -39,7 +38,6 @@ async fn until(description: &str, count: impl Fn() -> usize) {
     until_within(limit, description, counted, |count| *count >= SOURCES).await;
 }
 
-/// Returns the number of polls with this outcome.
 fn polled(leader: &Leader, outcome: &str) -> usize {
     let line = format!("rukpak_catalog_polls_total{{outcome=\"{outcome}\"}} ");
     metric(&leader.ctx, &line).map_or(0, |count| count.parse().unwrap())
@@ -106,14 +104,9 @@ async fn forward(mut client: TcpStream, mut upstream: TcpStream, record: Arc<Mut
     }
 }
 
-/// Returns how often clients have applied a Service.
 async fn service_writes(shelf: &Shelf) -> usize {
-    let parts = [
-        "apiserver_request_total{",
-        "resource=\"services\"",
-        "verb=\"APPLY\"",
-    ];
-    apiserver_metric(shelf, &parts).await
+    let parts = r#"apiserver_request_total{ resource="services" verb="APPLY""#;
+    apiserver_metric(shelf, parts).await
 }
 
 // parity: serve-23, serve-24, platform-12, complaint-5

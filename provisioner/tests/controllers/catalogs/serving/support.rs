@@ -8,15 +8,15 @@ use manifests::api::install;
 use provisioner::runtime::settings::{Namespaces, Ports, Serving};
 
 use super::super::*;
-use crate::support::{Line, SYSTEM, install_rights};
+use crate::support::{SYSTEM, install_rights};
 
 /// An address that no machine has: the tests inspect the control plane, and no node.
-pub(in crate::catalogs) const HERE: &str = "192.0.2.1";
-pub(in crate::catalogs) const THERE: &str = "192.0.2.2";
+pub(crate) const HERE: &str = "192.0.2.1";
+pub(crate) const THERE: &str = "192.0.2.2";
 
 /// The bundles of catalogs with one version and with two.
-pub(in crate::catalogs) const ONE: [&str; 1] = ["tide.v1.0.0"];
-pub(in crate::catalogs) const BOTH: [&str; 2] = ["tide.v1.0.0", "tide.v1.1.0"];
+pub(crate) const ONE: [&str; 1] = ["tide.v1.0.0"];
+pub(crate) const BOTH: [&str; 2] = ["tide.v1.0.0", "tide.v1.1.0"];
 
 impl Leader {
     /// Starts a provisioner that serves catalogs from a pod with this address, next to the one of the shelf, which does not.
@@ -34,13 +34,8 @@ impl Leader {
     }
 
     /// Starts a provisioner on the disk of an earlier one.
-    pub(super) fn with(
-        cluster: &Cluster,
-        address: &str,
-        store: TempDir,
-        share: NamespaceQuota,
-    ) -> Self {
-        Self::with_config(cluster.config().clone(), address, store, share)
+    pub(super) fn with(cluster: &Cluster, at: &str, store: TempDir, share: NamespaceQuota) -> Self {
+        Self::with_config(cluster.config().clone(), at, store, share)
     }
 
     fn with_config(config: Config, address: &str, store: TempDir, share: NamespaceQuota) -> Self {
@@ -84,16 +79,16 @@ pub(in crate::catalogs) async fn stage() -> Shelf {
 }
 
 impl Shelf {
-    pub(in crate::catalogs) fn services(&self, namespace: &str) -> Api<Service> {
+    pub(crate) fn services(&self, namespace: &str) -> Api<Service> {
         self.api(namespace)
     }
 
-    pub(in crate::catalogs) fn slices(&self, namespace: &str) -> Api<EndpointSlice> {
+    pub(crate) fn slices(&self, namespace: &str) -> Api<EndpointSlice> {
         self.api(namespace)
     }
 
     /// Deletes the CatalogSources of a namespace, and their objects, as the garbage collector would.
-    pub(in crate::catalogs) async fn clear(&self, namespace: &str) {
+    pub(crate) async fn clear(&self, namespace: &str) {
         let (params, all) = (DeleteParams::default(), ListParams::default());
         let sources = self.sources(namespace);
         sources.delete_collection(&params, &all).await.unwrap();
@@ -107,13 +102,13 @@ impl Shelf {
     }
 
     /// Allows the provisioner to create pods of catalogs in the first namespace.
-    pub(in crate::catalogs) async fn allow_pods(&self) {
+    pub(crate) async fn allow_pods(&self) {
         let binding = install::catalog_pods(&install::Options::default(), NAMESPACES[0]);
         self.apply(&binding).await;
     }
 
     /// Lists the objects of a kind in the first namespace that have a label of the provisioner.
-    pub(in crate::catalogs) async fn own<K>(&self, label: &str) -> Vec<K>
+    pub(crate) async fn own<K>(&self, label: &str) -> Vec<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
         K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
@@ -123,24 +118,18 @@ impl Shelf {
         objects.list(&params).await.unwrap().items
     }
 
-    /// Returns the only address and the port of the endpoint of a Service.
-    pub(in crate::catalogs) async fn endpoint_of(
-        &self,
-        namespace: &str,
-        service: &str,
-    ) -> Option<(String, u16)> {
-        let params = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
+    pub(crate) async fn endpoint_of(&self, namespace: &str, name: &str) -> Option<(String, u16)> {
+        let params = ListParams::default().labels(&format!("kubernetes.io/service-name={name}"));
         let slices = self.slices(namespace).list(&params).await.unwrap().items;
-        let services = self.services(namespace);
-        let service = services.get_opt(service).await.unwrap()?.spec.unwrap();
+        let service = self.services(namespace).get_opt(name).await;
+        let service = service.unwrap()?.spec.unwrap();
         if !service.selector.unwrap_or_default().is_empty() {
             return None; // its endpoints are pods
         }
-        let ([_], [endpoint], [port]) = (
-            &slices[..],
-            slices.first()?.endpoints.as_deref()?,
-            slices.first()?.ports.as_deref()?,
-        ) else {
+        let [slice] = &slices[..] else {
+            return None;
+        };
+        let ([endpoint], [port]) = (slice.endpoints.as_deref()?, slice.ports.as_deref()?) else {
             return None;
         };
         let port = u16::try_from(port.port?).ok()?;
@@ -149,18 +138,13 @@ impl Shelf {
 
     /// Waits until a Service in the first namespace leads to the first address and serves these bundles, and returns
     /// the port.
-    pub(in crate::catalogs) async fn serves(&self, service: &str, expected: &[&str]) -> u16 {
+    pub(crate) async fn serves(&self, service: &str, expected: &[&str]) -> u16 {
         let service = format!("{}/{service}", NAMESPACES[0]);
         self.hands_out(HERE, &service, expected).await
     }
 
     /// Waits until clients of a Service get a catalog in which the package has these bundles.
-    pub(in crate::catalogs) async fn hands_out(
-        &self,
-        at: &str,
-        service: &str,
-        expected: &[&str],
-    ) -> u16 {
+    pub(crate) async fn hands_out(&self, at: &str, service: &str, expected: &[&str]) -> u16 {
         let (namespace, service) = service.split_once('/').unwrap();
         eventually(&format!("{service} hands out {expected:?}"), async || {
             let Some((address, port)) = self.endpoint_of(namespace, service).await else {
@@ -185,22 +169,20 @@ impl Shelf {
     }
 }
 
-/// Returns the sum of the API server's metrics whose lines have these parts.
-pub(super) async fn apiserver_metric(shelf: &Shelf, parts: &[&str]) -> usize {
+/// Returns the sum of the API server's metrics whose lines have these parts, which are separated by spaces.
+pub(super) async fn apiserver_metric(shelf: &Shelf, parts: &str) -> usize {
     let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
     let text = shelf.client().request_text(request).await.unwrap();
     let lines = text
         .lines()
-        .filter(|line| parts.iter().all(|part| line.contains(part)));
+        .filter(|line| parts.split(' ').all(|part| line.contains(part)));
     let counts = lines.map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap());
     counts.sum()
 }
 
-/// Returns the bundles that a server lists.
-pub(in crate::catalogs) async fn bundles(port: u16) -> Result<Vec<String>, String> {
+pub(crate) async fn bundles(port: u16) -> Result<Vec<String>, String> {
     let list = async {
-        let address = format!("127.0.0.1:{port}");
-        let client = Client::connect(&address, ClientLimits::default()).await?;
+        let client = Client::connect(&format!("127.0.0.1:{port}"), ClientLimits::default()).await?;
         client.list_bundles().try_collect::<Vec<_>>().await
     };
     let bundles = list.await.map_err(|error| error.to_string())?;

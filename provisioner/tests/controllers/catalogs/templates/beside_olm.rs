@@ -18,27 +18,7 @@ async fn beside_olm_annotations_and_conditions_are_written() {
     define(&shelf.cluster, "clusterserviceversions").await;
     shelf.olm(1).await;
     define(&shelf.cluster, "catalogsources").await;
-    Box::pin(our_annotation_is_written_and_nothing_else(&shelf)).await;
-    olm_variables_have_the_version_that_serves(&shelf).await;
-}
 
-impl Shelf {
-    /// Declares a CatalogSource whose annotation holds a template.
-    async fn declare_template(&self, name: &str, template: &str) {
-        let spec = json!({"image": "example.com/catalog:any"});
-        let annotations = json!({CATALOG_IMAGE_TEMPLATE: template});
-        self.declare_with("catalogs", name, spec, annotations).await;
-    }
-
-    /// Waits until the image of the catalog `versions` has this version of OLM.
-    async fn write_version(&self, version: &str) {
-        let expected = format!("example.com/catalog:v{version}");
-        let is_written = |source: &CatalogSource| image(source) == expected;
-        self.becomes("versions", version, is_written).await;
-    }
-}
-
-async fn our_annotation_is_written_and_nothing_else(shelf: &Shelf) {
     shelf.declare_template("mine", TEMPLATE).await;
     let source = shelf
         .becomes("mine", "written", |source| {
@@ -72,7 +52,64 @@ async fn our_annotation_is_written_and_nothing_else(shelf: &Shelf) {
     let source = shelf.becomes("braces", "reported", is_reported).await;
     assert_eq!((image(&source), &*message(&source)), (TEMPLATE, ""));
 
-    concurrent_writes_lose_no_fields(shelf, &sources).await;
+    concurrent_writes_lose_no_fields(&shelf, &sources).await;
+
+    let template =
+        "example.com/catalog:v{olm_major_version}.{olm_minor_version}.{olm_patch_version}";
+    shelf.declare_template("versions", template).await;
+    // The tag of the image of OLM's Deployment.
+    shelf.write_version("0.38.0").await;
+
+    let deployments = shelf.api::<Deployment>("olm");
+    let pinned = format!("example.com/olm@sha256:{}", "a".repeat(64));
+    let containers = json!([{"name": "catalog-operator", "image": pinned}]);
+    let patch = json!({"spec": {"template": {"spec": {"containers": containers}}}});
+    merge(&deployments, "catalog-operator", &patch).await;
+    let why = format!(
+        "core.rukpak.io/TemplateResolved False Cannot construct catalog image reference, variables \"olm_major_version\", \
+         \"olm_minor_version\", \"olm_patch_version\" couldn't be resolved; cannot determine the version of OLM: neither image \
+         {pinned:?} of Deployment catalog-operator, nor ClusterOperator operator-lifecycle-manager, nor label olm.version of \
+         ClusterServiceVersion packageserver declares it; set label olm.version on Deployment catalog-operator"
+    );
+    let source = shelf.has("versions", &why).await;
+    assert_eq!(image(&source), "example.com/catalog:v0.38.0");
+
+    // Of several objects of that name, the one in OLM's namespace counts.
+    let spec = json!({"displayName": "Package Server", "install": {"strategy": "deployment", "spec": {"deployments": []}}});
+    for (namespace, version) in [("elsewhere", "9.9.9"), ("olm", "0.39.1")] {
+        let mut csv = olm_object("ClusterServiceVersion", (namespace, "packageserver"), &spec);
+        csv["metadata"]["labels"] = json!({"olm.version": version});
+        shelf.apply(&csv).await;
+    }
+    shelf.write_version("0.39.1").await;
+    crate::support::define(&shelf.cluster, &crd(CLUSTER_OPERATOR)).await;
+    let name = "operator-lifecycle-manager";
+    let operator = json!({
+        "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator", "metadata": {"name": name}, "spec": {},
+    });
+    shelf.apply(&operator).await;
+    let api: Api<ClusterOperator> = Api::all(shelf.client());
+    let status = json!({"status": {"versions": [
+        {"name": "operator", "version": "4.20.1"}, {"name": name, "version": "0.40.0"},
+    ]}});
+    merge_status(&api, name, &status).await;
+    shelf.write_version("0.40.0").await;
+}
+
+impl Shelf {
+    /// Declares a CatalogSource whose annotation holds a template.
+    async fn declare_template(&self, name: &str, template: &str) {
+        let spec = json!({"image": "example.com/catalog:any"});
+        let annotations = json!({CATALOG_IMAGE_TEMPLATE: template});
+        self.declare_with("catalogs", name, spec, annotations).await;
+    }
+
+    /// Waits until the image of the catalog `versions` has this version of OLM.
+    async fn write_version(&self, version: &str) {
+        let expected = format!("example.com/catalog:v{version}");
+        let is_written = |source: &CatalogSource| image(source) == expected;
+        self.becomes("versions", version, is_written).await;
+    }
 }
 
 /// Number of template changes while OLM writes.
@@ -138,49 +175,4 @@ async fn write_as_olm(sources: &Api<CatalogSource>, name: &str, enough: &Cancell
         }
     }
     written
-}
-
-async fn olm_variables_have_the_version_that_serves(shelf: &Shelf) {
-    let template =
-        "example.com/catalog:v{olm_major_version}.{olm_minor_version}.{olm_patch_version}";
-    shelf.declare_template("versions", template).await;
-    // The tag of the image of OLM's Deployment.
-    shelf.write_version("0.38.0").await;
-
-    let deployments = shelf.api::<Deployment>("olm");
-    let pinned = format!("example.com/olm@sha256:{}", "a".repeat(64));
-    let containers = json!([{"name": "catalog-operator", "image": pinned}]);
-    let patch = json!({"spec": {"template": {"spec": {"containers": containers}}}});
-    merge(&deployments, "catalog-operator", &patch).await;
-    let why = format!(
-        "core.rukpak.io/TemplateResolved False Cannot construct catalog image reference, variables \"olm_major_version\", \
-         \"olm_minor_version\", \"olm_patch_version\" couldn't be resolved; cannot determine the version of OLM: neither image \
-         {pinned:?} of Deployment catalog-operator, nor ClusterOperator operator-lifecycle-manager, nor label olm.version of \
-         ClusterServiceVersion packageserver declares it; set label olm.version on Deployment catalog-operator"
-    );
-    let source = shelf.has("versions", &why).await;
-    assert_eq!(image(&source), "example.com/catalog:v0.38.0");
-
-    // Of several objects of that name, the one in OLM's namespace counts.
-    let spec = json!({"displayName": "Package Server", "install": {"strategy": "deployment", "spec": {"deployments": []}}});
-    for (namespace, version) in [("elsewhere", "9.9.9"), ("olm", "0.39.1")] {
-        let name = (namespace, "packageserver");
-        let mut csv = olm_object("ClusterServiceVersion", name, &spec);
-        csv["metadata"]["labels"] = json!({"olm.version": version});
-        shelf.apply(&csv).await;
-    }
-    shelf.write_version("0.39.1").await;
-    let crd = crd(CLUSTER_OPERATOR);
-    crate::support::define(&shelf.cluster, &crd).await;
-    let name = "operator-lifecycle-manager";
-    let operator = json!({
-        "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator", "metadata": {"name": name}, "spec": {},
-    });
-    shelf.apply(&operator).await;
-    let api: Api<ClusterOperator> = Api::all(shelf.client());
-    let status = json!({"status": {"versions": [
-        {"name": "operator", "version": "4.20.1"}, {"name": name, "version": "0.40.0"},
-    ]}});
-    merge_status(&api, name, &status).await;
-    shelf.write_version("0.40.0").await;
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::faults::support::{Audit, Mark, Request, empty};
-use crate::support::{Options, Provisioner};
 
 /// The time without requests after which the provisioner is idle.
 const IDLE_TIME: Duration = Duration::from_secs(4);
@@ -45,10 +44,9 @@ async fn idle_provisioner_is_silent_and_restart_applies_nothing() {
     let provisioner = Provisioner::start(cluster, options.clone()).await;
 
     // Null values, fields that the API server defaults, and a kind whose health depends on its status.
-    let mut odd = map("default", "odd", &[("v", "1")]);
-    odd["binaryData"] = Value::Null;
+    let odd = map("default", "odd", &[("v", "1")]);
     let objects = [
-        odd,
+        tests::with!(odd => |map| map["binaryData"] = Value::Null),
         map("default", "plain", &[("v", "1")]),
         map("default", "away", &[("v", "1")]),
         deployment("default", "web", 0, "v1", "works"),

@@ -20,10 +20,8 @@ async fn unhealthy_and_rolled_back_bundles_are_not_replaced() {
         status.previous.as_ref().map(drop)
     });
     let previous = previous.await.status.unwrap().previous.unwrap();
-    let foreign = squatter.replace_recorded(world, &name, &previous).await;
-    world
-        .wait_bundle(&foreign.name_any(), "Unpacked", "True")
-        .await;
+    let foreign = squatter.replace_recorded(&previous).await;
+    support::unpacked(&world.api(), &foreign.name_any()).await;
     wait_message(world, &name, "Healthy", &["/web)"]).await;
     change(world, &name, rollback("OnFailure")).await;
     let recorded = observed(world, &name).await;
@@ -38,7 +36,7 @@ async fn unhealthy_and_rolled_back_bundles_are_not_replaced() {
     has_value(world, space.name(), "a", "v", "v4").await;
     wait_message(world, &name, "Healthy", &["/web)"]).await;
     let replaced = installed_is_recorded(world, &name).await;
-    squatter.replace_recorded(world, &name, &replaced).await;
+    squatter.replace_recorded(&replaced).await;
     let again = installed_is_recorded(world, &name).await;
     assert_ne!(again.uid, replaced.uid);
     assert_eq!(again.content_digest, replaced.content_digest);
@@ -50,7 +48,7 @@ async fn unhealthy_and_rolled_back_bundles_are_not_replaced() {
     wait_reason(world, &name, "Installed", "RolledBack").await;
     has_value(world, space.name(), "a", "v", "v3").await;
     let installed = installed_is_recorded(world, &name).await;
-    let foreign = squatter.replace_recorded(world, &name, &installed).await;
+    let foreign = squatter.replace_recorded(&installed).await;
     support::delete(&maps, "a").await;
     let parts = [
         &format!("Bundle {} was replaced", installed.name),
@@ -68,14 +66,13 @@ async fn unhealthy_and_rolled_back_bundles_are_not_replaced() {
     wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
     is_deleted(world, &name, &foreign).await;
     observer.finish().await;
-    delete(world, &name).await;
+    world.uninstall(&name).await;
 }
 
 /// Removes the status fields that an older provisioner does not write.
 pub(super) async fn forget_records(world: &World, name: &str) {
     let patch = json!({"status": {"installed": null, "previous": null, "bundles": null}});
-    let api: Api<BundleInstance> = world.api();
-    support::merge_status(&api, name, &patch).await;
+    support::merge_status::<BundleInstance>(&world.api(), name, &patch).await;
 }
 
 #[tokio::test]
@@ -95,7 +92,7 @@ async fn installation_of_an_older_provisioner_is_adopted() {
     // The Bundle was replaced before the provisioner recorded it.
     change(world, &name, json!({"spec": {"paused": true}})).await;
     wait_reason(world, &name, "Progressing", "Paused").await;
-    squatter.replace_all(world, &name).await;
+    squatter.replace_all().await;
     forget_records(world, &name).await;
     change(world, &name, json!({"spec": {"paused": false}})).await;
     let other = installed_is_recorded(world, &name).await;
@@ -114,5 +111,5 @@ async fn installation_of_an_older_provisioner_is_adopted() {
     wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
     installed_is_recorded(world, &name).await;
     observer.finish().await;
-    delete(world, &name).await;
+    world.uninstall(&name).await;
 }

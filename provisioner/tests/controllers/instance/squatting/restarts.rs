@@ -1,10 +1,8 @@
 //! Bundles that are replaced while the provisioner cannot write its records, and during its downtime.
 
-use cluster::Cluster;
-
 use super::{records::forget_records, upgrades::replaced_bundles_are_not_installed, *};
 use crate::faults::support::empty;
-use crate::support::{Fault, Options, Provisioner, Relay, eventually};
+use crate::support::{Fault, Relay};
 
 /// The API server fails to store the status of this instance.
 fn unwritable(name: &str) -> Fault {
@@ -13,12 +11,8 @@ fn unwritable(name: &str) -> Fault {
 }
 
 /// Waits until the provisioner has created a Bundle that is unpacked and not recorded in the status.
-async fn unrecorded(
-    world: &World,
-    name: &str,
-    squatter: &Squatter,
-    recorded_uids: &[String],
-) -> Bundle {
+async fn unrecorded(squatter: &Squatter<'_>, recorded_uids: &[String]) -> Bundle {
+    let (world, name) = (squatter.world, &squatter.name);
     eventually("an unpacked Bundle without a record", async || {
         let all = bundles(world, name).await;
         let status = read(world, name).await.status.unwrap();
@@ -46,13 +40,12 @@ async fn unrecorded_bundles_are_not_installed(cluster: &'static Cluster, relay: 
     for (version, is_squatted) in [("2", false), ("3", true)] {
         relay.fails(unwritable(&name));
         upgrade(&world, &name, version, &[a(space.name(), version)]).await;
-        let created = unrecorded(&world, &name, &squatter, &recorded_uids).await;
+        let created = unrecorded(&squatter, &recorded_uids).await;
         provisioner.kill().await;
-        let left = if is_squatted {
-            squatter.replace(&created).await.unwrap()
-        } else {
-            created.clone()
-        };
+        let mut left = created.clone();
+        if is_squatted {
+            left = squatter.replace(&created).await.unwrap();
+        }
         relay.restore();
 
         provisioner = Provisioner::start(cluster, options.clone()).await;
@@ -68,7 +61,7 @@ async fn unrecorded_bundles_are_not_installed(cluster: &'static Cluster, relay: 
     for version in ["a=2", "a=3"] {
         assert!(entries.contains(version), "{entries:?}");
     }
-    delete(&world, &name).await;
+    world.uninstall(&name).await;
 }
 
 /// An adoption that cannot be recorded trusts no other Bundle.
@@ -89,19 +82,17 @@ async fn unrecorded_adoption_trusts_no_other_bundle(cluster: &'static Cluster, r
     // The installed Bundle is adopted, and repairs use the Bundle although the record is not written.
     relay.fails(unwritable(&name));
     let provisioner = Provisioner::start(cluster, options.clone()).await;
-    provisioner
-        .wait_log("failed to record the installed Bundle; retrying")
-        .await;
+    let failure = "failed to record the installed Bundle; retrying";
+    provisioner.wait_log(failure).await;
     support::delete(&api, "a").await;
     has_value(&world, space.name(), "a", "v", "1").await;
     assert!(!has_record().await);
 
     // Another Bundle replaces the installed one. Repairs use the recorded revision, and neither that Bundle nor one without
     // a record.
-    let foreign = squatter.replace_recorded(&world, &name, &before).await;
+    let foreign = squatter.replace_recorded(&before).await;
     support::delete(&api, "a").await;
-    let uids = [before.uid.clone()];
-    let created = unrecorded(&world, &name, &squatter, &uids).await;
+    let created = unrecorded(&squatter, std::slice::from_ref(&before.uid)).await;
     has_value(&world, space.name(), "a", "v", "1").await;
     assert!(!has_record().await);
     provisioner.kill().await;
@@ -119,7 +110,7 @@ async fn unrecorded_adoption_trusts_no_other_bundle(cluster: &'static Cluster, r
     }
     is_deleted(&world, &name, &foreign).await;
     observer.finish().await;
-    delete(&world, &name).await;
+    world.uninstall(&name).await;
 }
 
 /// A Bundle that was replaced while no provisioner ran is not installed.
@@ -136,7 +127,7 @@ async fn bundles_replaced_during_downtime_are_not_installed(cluster: &'static Cl
     };
     replaced_bundles_are_not_installed(&world, &name, space.name(), replace).await;
     observer.finish().await;
-    delete(&world, &name).await;
+    world.uninstall(&name).await;
     delete_stored(&world, &name).await;
 }
 

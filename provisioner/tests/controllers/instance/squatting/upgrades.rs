@@ -47,14 +47,12 @@ async fn foreign_content_is_never_applied_during_an_upgrade() {
     let a = |version: &str| a(space.name(), version);
 
     // The name is taken before the Bundle of the template is created. A paused instance deletes no Bundles.
-    squatter.replace_all(world, &name).await;
+    squatter.replace_all().await;
     change(world, &name, json!({"spec": {"paused": true}})).await;
     wait_reason(world, &name, "Progressing", "Paused").await;
     let source = publish(world, &format!("{name}:v2"), &[a("2")]).await;
-    let taken = squatter.take_name(world, &name, &source).await;
-    world
-        .wait_bundle(&taken.name_any(), "Unpacked", "True")
-        .await;
+    let taken = squatter.take_name(&source).await;
+    support::unpacked(&world.api(), &taken.name_any()).await;
     point_at(world, &name, &source).await;
     change(world, &name, json!({"spec": {"paused": false}})).await;
     has_value(world, space.name(), "a", "v", "2").await;
@@ -62,7 +60,7 @@ async fn foreign_content_is_never_applied_during_an_upgrade() {
     // The name is free again if the provisioner has deleted the Bundle because the instance had too many.
     assert_ne!(Some(recorded.uid), taken.uid());
 
-    let replace = async || squatter.replace_all(world, &name).await;
+    let replace = async || squatter.replace_all().await;
     replaced_bundles_are_not_installed(world, &name, space.name(), replace).await;
 
     // Applied in part: the API server rejects an object of a new kind.
@@ -72,14 +70,12 @@ async fn foreign_content_is_never_applied_during_an_upgrade() {
     upgrade(world, &name, "v5", &objects).await;
     has_value(world, space.name(), "a", "v", "5").await;
     wait_reason(world, &name, "Installed", "UpgradeFailed").await;
-    squatter.replace_all(world, &name).await;
+    squatter.replace_all().await;
     let retry = json!({"metadata": {"annotations": {"core.rukpak.io/retry": "now"}}});
     change(world, &name, retry).await;
-    bundles_become(world, &name, "unpacked for the template again", |all| {
-        let is_own = |bundle: &&Bundle| bundle.spec.source != squatter.content;
-        all.iter().filter(is_own).any(is_unpacked)
-    })
-    .await;
+    let is_own = |bundle: &&Bundle| bundle.spec.source != squatter.content;
+    let is_again = |all: &Vec<Bundle>| all.iter().filter(is_own).any(is_unpacked);
+    bundles_become(world, &name, "unpacked again", is_again).await;
 
     upgrade(world, &name, "v6", &[a("6")]).await;
     has_value(world, space.name(), "a", "v", "6").await;
@@ -89,7 +85,7 @@ async fn foreign_content_is_never_applied_during_an_upgrade() {
     for version in ["a=2", "a=3", "a=4", "a=5", "a=6"] {
         assert!(entries.contains(version), "{version} of {entries:?}");
     }
-    delete(world, &name).await;
+    world.uninstall(&name).await;
     delete_stored(world, &name).await;
 }
 
@@ -97,9 +93,10 @@ async fn foreign_content_is_never_applied_during_an_upgrade() {
 const REPLACEMENTS: usize = 15;
 
 /// Replaces every Bundle of an instance on each of its events, until the limit is reached.
-async fn replace_restlessly(squatter: &Squatter, world: &World, name: &str) {
-    let config = watcher::Config::default().labels(&format!("{}={name}", labels::OWNER_NAME));
-    let bundles = watcher(world.api::<Bundle>(), config);
+async fn replace_restlessly(squatter: &Squatter<'_>) {
+    let owner = format!("{}={}", labels::OWNER_NAME, squatter.name);
+    let config = watcher::Config::default().labels(&owner);
+    let bundles = watcher(squatter.world.api::<Bundle>(), config);
     let mut bundles = bundles.applied_objects().boxed();
     let mut replaced = 0;
     while replaced < REPLACEMENTS {
@@ -121,7 +118,7 @@ async fn restless_squatter_gets_nothing_installed() {
     for version in ["2", "3", "4"] {
         let objects = [a(version)];
         let upgrading = upgrade(world, &name, version, &objects);
-        futures::join!(replace_restlessly(&squatter, world, &name), upgrading);
+        futures::join!(replace_restlessly(&squatter), upgrading);
     }
     // Finally the remaining Bundles of the squatter are removed, and the template is installed.
     upgrade(world, &name, "v5", &[a("5")]).await;
@@ -129,5 +126,5 @@ async fn restless_squatter_gets_nothing_installed() {
     wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
     installed_is_recorded(world, &name).await;
     observer.finish().await;
-    delete(world, &name).await;
+    world.uninstall(&name).await;
 }

@@ -1,11 +1,7 @@
 //! Uninstalls that began while no provisioner was running.
 
-use cluster::Cluster;
-use kube::api::{Patch, PatchParams};
-
 use super::*;
 use crate::catalogs::api_errors::{allow, deny_unless};
-use crate::support::Provisioner;
 
 const RESOURCE: (&str, &str) = ("core.rukpak.io", "bundleinstances");
 
@@ -23,12 +19,11 @@ async fn installed(world: &World, prefix: &str) -> String {
 async fn orphan(instances: &Api<BundleInstance>, name: &str) {
     instances.delete(name, &orphaning()).await.unwrap();
     let is_released =
-        |instance: &BundleInstance| (instance.finalizers() == [labels::UNINSTALL]).then_some(());
+        |found: &BundleInstance| (found.finalizers() == [labels::UNINSTALL]).then_some(());
     let (api, description) = (instances.clone(), "released by the garbage collector");
-    support::wait_for(api, name, description, is_released).await;
+    wait_for(api, name, description, is_released).await;
 }
 
-/// Denies the removal of the finalizer of an instance.
 async fn retain_finalizer(cluster: &Cluster, instances: &Api<BundleInstance>, name: &str) {
     let expression = format!(
         "object.metadata.name != '{name}' || '{}' in object.metadata.?finalizers.orValue([])",
@@ -45,17 +40,19 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     let cluster = support::with_controllers().await;
     let world = World::bare(cluster.cluster());
     let instances: Api<BundleInstance> = world.api();
-    let first = Provisioner::start(&cluster, support::Options::default()).await;
+    let first = Provisioner::start(&cluster, Options::default()).await;
     let orphaned = installed(&world, "orphaned").await;
     let deleted = installed(&world, "deleted").await;
     first.kill().await;
     let held_maps = maps(&world, &deleted);
     let crd_of = |name: &str| format!("widgets.{name}.example.com");
 
+    // A later deletion may orphan the objects of an instance that is terminating already (docs/provisioner-upgrade.md).
+    let params = DeleteParams::default();
+    instances.delete(&orphaned, &params).await.unwrap();
     orphan(&instances, &orphaned).await;
     let hold = json!({"metadata": {"finalizers": ["example.com/rival"]}});
     patch_as_other(&held_maps, "held", hold).await;
-    let params = DeleteParams::default();
     instances.delete(&deleted, &params).await.unwrap();
     // The provisioner would repair both ConfigMaps of an instance that is not deleted.
     held_maps.delete("free", &params).await.unwrap();
@@ -64,7 +61,7 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
 
     // The second process starts both uninstalls, and is killed before they complete.
     retain_finalizer(&cluster, &instances, &orphaned).await;
-    let second = Provisioner::start(&cluster, support::Options::default()).await;
+    let second = Provisioner::start(&cluster, Options::default()).await;
     wait_message(&world, &deleted, "Progressing", &["example.com/rival"]).await;
     assert_eq!(held_maps.get_opt("free").await.unwrap(), None);
     // Lists by name, because orphaning removes the labels.
@@ -79,14 +76,14 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     let released = json!({"metadata": {"finalizers": null}});
     patch_as_other(&held_maps, "held", released).await;
 
-    let _third = Provisioner::start(&cluster, support::Options::default()).await;
-    support::wait_deleted(instances.clone(), &deleted).await;
-    support::wait_deleted(held_maps.clone(), "held").await;
+    let _third = Provisioner::start(&cluster, Options::default()).await;
+    wait_deleted(instances.clone(), &deleted).await;
+    wait_deleted(held_maps.clone(), "held").await;
     assert_eq!(held_maps.get_opt("free").await.unwrap(), None);
     let crds: Api<CustomResourceDefinition> = world.api();
-    support::wait_deleted(crds.clone(), &crd_of(&deleted)).await;
+    wait_deleted(crds.clone(), &crd_of(&deleted)).await;
 
-    support::wait_deleted(instances.clone(), &orphaned).await;
+    wait_deleted(instances.clone(), &orphaned).await;
     for name in ["held", "free"] {
         let left = maps(&world, &orphaned).get(name).await.unwrap();
         assert_eq!(left.metadata.owner_references, None);
