@@ -62,7 +62,7 @@ tests/publish.sh
 export RUKPAK_TEST_KUBECONFIG=$KUBECONFIG
 # Most tests wait for the cluster most of the time, and those with OLM longer than the others.
 threads=$((2 * $(nproc)))
-[ "$RUKPAK_E2E" != olm ] || threads=$((2 * threads))
+[ "$RUKPAK_E2E" != olm ] || threads=$((3 * threads))
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$threads}"
 status=0
 run() { (cd tests && "$RUKPAK_E2E_TESTS" "$@") 2>&1 || status=$?; }
