@@ -2,7 +2,10 @@
 
 use std::{error::Error, time::Duration};
 
-use kube::{core::Status, runtime::watcher};
+use kube::{
+    core::{Status, response::StatusCause},
+    runtime::watcher,
+};
 
 /// Returns the HTTP status code of an error; `None` if the API server did not respond.
 pub fn code(error: &watcher::Error) -> Option<u16> {
@@ -29,36 +32,23 @@ pub fn status(error: &watcher::Error) -> Option<&Status> {
 /// Formats an error and its sources on one line, like [`manifests::error::chain`]. A response of the API server is
 /// formatted as its message, because [`kube::Error`] formats all fields of the Status for debugging.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = String::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let mut part = error.to_string();
-        next = error.source();
-        if let Some(status) = response(error) {
-            let message = message(status);
-            // Some errors, such as watcher::Error, contain the text of their source.
-            text = text.replace(&part, &message);
-            part = message;
-            next = None;
-        }
-        if text.is_empty() {
-            text = part;
-        } else if !text.contains(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
-        }
-    }
-    text
+    manifests::error::chain_until(error, |error| response(error).map(message))
 }
 
 /// Returns the message of a Status; the code and the reason if the message is empty.
-pub(crate) fn message(status: &Status) -> String {
+pub fn message(status: &Status) -> String {
     match status.message.trim() {
         "" => format!("the API server returned {} {}", status.code, status.reason)
             .trim_end()
             .to_owned(),
         message => message.to_owned(),
     }
+}
+
+/// Returns the causes of a rejected server-side apply that report fields of other managers.
+pub fn field_conflicts(status: &Status) -> impl Iterator<Item = &StatusCause> {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.filter(|cause| cause.reason == "FieldManagerConflict")
 }
 
 /// Returns the Status if the error is a response of the API server. A source may be boxed.

@@ -271,6 +271,12 @@ impl Builder {
     }
 }
 
+/// Reports whether a normalized path is a directory or lies below it.
+pub fn is_at_or_below(path: &str, directory: &str) -> bool {
+    path.strip_prefix(directory)
+        .is_some_and(|remaining| remaining.is_empty() || remaining.starts_with('/'))
+}
+
 /// Returns a relative path without `.`, double slashes and a trailing slash. Rejects `..` and absolute paths instead of
 /// resolving them.
 ///

@@ -16,8 +16,6 @@ use manifests::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::controllers::catalog_source::CatalogKey;
-
 /// Returns an object with these fields. A Bundle or BundleInstance has the class for plain manifests and an image source,
 /// unless the fields set others.
 pub(crate) fn object<K: Resource<DynamicType = ()> + DeserializeOwned>(mut fields: Value) -> K {
@@ -80,9 +78,4 @@ pub(crate) fn step(object: Value, wave: Wave) -> ApplyStep {
         }),
         object,
     }
-}
-
-pub(crate) fn key(namespace: &str, name: &str) -> CatalogKey {
-    let [namespace, name] = [namespace, name].map(str::to_owned);
-    CatalogKey { namespace, name }
 }

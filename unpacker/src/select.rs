@@ -1,6 +1,6 @@
 //! Selection of the entries of a source that are read.
 
-use manifests::content;
+use manifests::content::{self, is_at_or_below};
 
 use crate::{Options, Result, Selection};
 
@@ -38,9 +38,4 @@ impl Select {
             |only: &Vec<String>| only.iter().any(|selected| is_at_or_below(selected, dir));
         dir.is_empty() || self.matches(dir) || self.0.as_ref().is_some_and(is_parent)
     }
-}
-
-fn is_at_or_below(path: &str, dir: &str) -> bool {
-    path.strip_prefix(dir)
-        .is_some_and(|suffix| suffix.is_empty() || suffix.starts_with('/'))
 }

@@ -4,23 +4,21 @@ use kube::core::response::Status;
 use serde_json::Value;
 
 use super::{Conflict, MANAGER};
+use crate::api_error;
 
 /// Maximum number of reported conflicts of one object; all of them are resolved.
 const MAX_CONFLICTS: usize = 1000;
 
 /// Returns the conflicting fields of a response; empty if it does not report a conflict.
 pub(super) fn parse_conflicts(status: &Status) -> Vec<Conflict> {
-    let causes = status.details.iter().flat_map(|details| &details.causes);
-    let conflicts = causes
-        .filter(|cause| cause.reason == "FieldManagerConflict")
-        .map(|cause| {
-            let (manager, subresource) = parse_manager(&cause.message);
-            Conflict {
-                field: cause.field.clone(),
-                manager,
-                subresource,
-            }
-        });
+    let conflicts = api_error::field_conflicts(status).map(|cause| {
+        let (manager, subresource) = parse_manager(&cause.message);
+        Conflict {
+            field: cause.field.clone(),
+            manager,
+            subresource,
+        }
+    });
     conflicts.take(MAX_CONFLICTS).collect()
 }
 

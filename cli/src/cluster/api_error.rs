@@ -3,6 +3,7 @@
 use std::{collections::HashSet, error::Error as _, fmt::Display, iter};
 
 use anyhow::{Chain, Error, anyhow};
+use apply::api_error::{self, field_conflicts};
 use kube::{client::AuthError, core::response::Status};
 use manifests::api::GROUP;
 
@@ -76,20 +77,11 @@ fn describe_rejection(status: &Status, server: &str) -> String {
             "the cluster does not serve {GROUP} ({message}); install rukpak with \"kubectl apply --server-side -f \
              manifests/install/rukpak.yaml\""
         ),
-        409 if is_field_conflict(status) => {
+        409 if field_conflicts(status).next().is_some() => {
             format!("{message}; remove these fields, or use --force-conflicts to take ownership")
         }
-        _ if message.is_empty() => {
-            format!("the API server returned {} {}", status.code, status.reason)
-        }
-        _ => message.clone(),
+        _ => api_error::message(status),
     }
-}
-
-/// Reports whether server-side apply was rejected because another manager owns fields.
-fn is_field_conflict(status: &Status) -> bool {
-    let mut causes = status.details.iter().flat_map(|details| &details.causes);
-    causes.any(|cause| cause.reason == "FieldManagerConflict")
 }
 
 /// Reports whether a message is about missing RBAC permissions. Denials of admission plugins also have status 403,

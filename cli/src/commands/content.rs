@@ -35,10 +35,7 @@ pub(crate) fn run(args: &ContentArgs) -> anyhow::Result<ExitStatus> {
             async |cluster| print_revision(cluster, args, number).await,
         );
     }
-    let destination = args.output.as_deref().map(Destination::from_path);
-    let destination = destination
-        .transpose()
-        .unwrap_or_else(|problem| args::usage(&problem));
+    let destination = args.output.as_deref().map(Destination::from_flag);
     if destination == Some(Destination::Stdout) && is_terminal() {
         args::usage(
             "--output - writes an archive, but standard output is a terminal; redirect it to a file or a pipe",

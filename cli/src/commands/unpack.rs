@@ -47,10 +47,7 @@ struct SkippedCounts {
 }
 
 pub(crate) fn run(args: &UnpackArgs) -> anyhow::Result<ExitStatus> {
-    let destination = args.output.as_deref().map(Destination::from_path);
-    let destination = destination
-        .transpose()
-        .unwrap_or_else(|problem| args::usage(&problem));
+    let destination = args.output.as_deref().map(Destination::from_flag);
     if destination == Some(Destination::Stdout) {
         if args
             .format
@@ -139,10 +136,8 @@ fn options(args: &UnpackArgs) -> Options {
 fn unmatched<'a>(only: &'a [String], tree: &Tree) -> Vec<&'a str> {
     let has_file = |selected: &str| {
         let selected = content::normalize(selected).unwrap_or_default();
-        tree.files().any(|(path, _)| {
-            let rest = path.strip_prefix(selected.as_str());
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        })
+        tree.files()
+            .any(|(path, _)| content::is_at_or_below(path, &selected))
     };
     let only = only.iter().map(String::as_str);
     only.filter(|selected| !has_file(selected)).collect()

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{PathMap, layout};
+use super::{PathMap, is_at_or_below, layout};
 
 /// Maximum number of paths in a summary; the others are counted.
 const MAX_SHOWN: usize = 10;
@@ -213,9 +213,9 @@ impl<'a> Assessment<'a> {
             let is_any = |condition: &dyn Fn(&str) -> bool| {
                 directories.iter().any(|directory| condition(directory))
             };
-            if is_any(&|directory| layout::is_at_or_below(directory, path)) {
+            if is_any(&|directory| is_at_or_below(directory, path)) {
                 Some(Needed::Directory)
-            } else if is_any(&|directory| layout::is_at_or_below(path, directory)) {
+            } else if is_any(&|directory| is_at_or_below(path, directory)) {
                 Some(Needed::File)
             } else {
                 None

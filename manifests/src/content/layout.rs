@@ -180,9 +180,3 @@ pub(super) fn directories<T, B: AsRef<[u8]>>(
     }
     directories
 }
-
-/// Reports whether a path is a directory or lies below it.
-pub(super) fn is_at_or_below(path: &str, directory: &str) -> bool {
-    path.strip_prefix(directory)
-        .is_some_and(|remaining| remaining.is_empty() || remaining.starts_with('/'))
-}

@@ -307,6 +307,14 @@ impl Catalogs {
 }
 
 #[cfg(test)]
+impl CatalogKey {
+    pub(crate) fn new(namespace: &str, name: &str) -> Self {
+        let [namespace, name] = [namespace, name].map(str::to_owned);
+        Self { namespace, name }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -229,7 +229,7 @@ fn make_group(group: &Path) -> Result<()> {
         for needed in ["cpu", "memory", "pids"] {
             if have.split_whitespace().all(|name| name != needed) {
                 let groups = format!("groups below {}", parent.display());
-                let problem = format!("the controller {needed} is not there for {groups}");
+                let problem = format!("the controller {needed} is missing for {groups}");
                 return Err(Error::Machine(problem));
             }
         }

@@ -8,9 +8,12 @@ use std::{
 use anyhow::Context;
 use unpacker::{Format, Tree};
 
-use crate::output::{
-    self, AtomicFile,
-    staged_dir::{ExistingPolicy, FILE, StagedDir},
+use crate::{
+    args,
+    output::{
+        self, AtomicFile,
+        staged_dir::{ExistingPolicy, FILE, StagedDir},
+    },
 };
 
 const EXECUTABLE: u32 = 0o755;
@@ -45,11 +48,16 @@ pub(crate) fn is_terminal() -> bool {
 }
 
 impl Destination {
+    /// Returns the destination that the flag `--output` names. Exits with a usage error if the path is not a destination.
+    pub(crate) fn from_flag(path: &Path) -> Self {
+        Self::from_path(path).unwrap_or_else(|problem| args::usage(&problem))
+    }
+
     /// Returns the destination that a path names.
     ///
     /// # Errors
     /// Returns an error if the path is the name of a format, or has the extension of an archive that cannot be written.
-    pub(crate) fn from_path(path: &Path) -> Result<Self, String> {
+    fn from_path(path: &Path) -> Result<Self, String> {
         let name = path.to_string_lossy();
         let lowercase = name.to_ascii_lowercase();
         let has = |endings: &[&str]| endings.iter().any(|ending| lowercase.ends_with(ending));

@@ -98,17 +98,18 @@ impl<'a> Choices<'a> {
         let is_given_up = self.is_given_up();
         let given_up = given_up.filter(|(hash, _)| is_given_up && *hash == self.hash);
         let why = given_up.map(|(_, why)| why.to_owned());
+        let rollback = revisions::rollback(self.spec, self.status, is_given_up);
+        let rollback = rollback.map(|back| RolledBack {
+            why: why.clone(),
+            ..back
+        });
         match *goal {
             Goal::Bundle(bundle) => {
                 let name = |bundle: &'a Bundle| bundle.metadata.name.as_ref();
                 let is_rollback = is_given_up && self.desired.and_then(name) != name(bundle);
                 Some(Target {
                     source: Source::Bundle(bundle),
-                    rollback: is_rollback.then(|| RolledBack {
-                        why,
-                        template_hash: Some(self.hash.to_owned()),
-                        to: self.status.revisions.last().map_or(0, |last| last.number),
-                    }),
+                    rollback: rollback.filter(|_| is_rollback),
                 })
             }
             Goal::Revision(revision) => {
@@ -130,8 +131,7 @@ impl<'a> Choices<'a> {
                     .filter(|_| is_half_applied || has_api)
                     .map(|newest| Target {
                         source: Source::Newest(newest),
-                        rollback: revisions::rollback(self.spec, self.status, is_given_up)
-                            .map(|back| RolledBack { why, ..back }),
+                        rollback,
                     })
             }
             Goal::Unrecorded(_) => None,

@@ -137,10 +137,12 @@ pub(crate) fn rollback_reason(
         })
     };
     match (install, health) {
-        (RolloutState::Failed(_) | RolloutState::Waiting(_), _) if lacks_content => match health {
-            HealthState::Failed(objects) if has_failed => Some(objects.join("; ")),
-            _ => None,
-        },
+        (RolloutState::Failed(_) | RolloutState::Waiting(_), HealthState::Failed(objects))
+            if lacks_content && has_failed =>
+        {
+            Some(objects.join("; "))
+        }
+        (RolloutState::Failed(_) | RolloutState::Waiting(_), _) if lacks_content => None,
         (
             RolloutState::Failed(Failure {
                 message,

@@ -297,7 +297,7 @@ impl CatalogCache {
     /// Adds a loaded catalog with this package.
     #[cfg(test)]
     pub(super) fn stock(&mut self, package: Package) {
-        let key = crate::fixtures::key("catalogs", &package.name);
+        let key = CatalogKey::new("catalogs", &package.name);
         self.reset(std::slice::from_ref(&key.namespace));
         self.add(&key, &CatalogIdentity::default(), 0);
         let packages = [(package.name.clone(), package)].into();

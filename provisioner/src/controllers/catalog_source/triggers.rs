@@ -44,7 +44,6 @@ mod tests {
     use futures::FutureExt as _;
 
     use super::*;
-    use crate::fixtures;
 
     #[test]
     fn repeated_triggers_of_a_catalog_are_merged() {
@@ -57,10 +56,10 @@ mod tests {
         };
         assert_eq!(due(), [""; 0]);
         for name in ["b", "a", "b"] {
-            triggers.add(&fixtures::key("catalogs", name));
+            triggers.add(&CatalogKey::new("catalogs", name));
         }
         assert_eq!(due(), ["a", "b"]);
-        triggers.add(&fixtures::key("catalogs", "b"));
+        triggers.add(&CatalogKey::new("catalogs", "b"));
         assert_eq!(due(), ["b"]);
     }
 }

@@ -130,7 +130,7 @@ mod tests {
             served(some(&[])) => both;
             served(some(&["a", "c"])) => [&both[..], &[NamespaceScope::Served("c".to_owned())]].concat();
             served(Namespaces::All) => [&both[..], std::slice::from_ref(&others)].concat();
-            ["a", "b", "c"].map(|namespace| others.contains(&crate::fixtures::key(namespace, "mine"))) => [false, false, true];
+            ["a", "b", "c"].map(|namespace| others.contains(&CatalogKey::new(namespace, "mine"))) => [false, false, true];
         }
     }
 }

@@ -99,7 +99,7 @@ mod tests {
         let (of, name) = catalog.split_once('/').unwrap();
         Subscription {
             namespace: namespace.to_owned(),
-            catalog: crate::fixtures::key(of, name),
+            catalog: CatalogKey::new(of, name),
             package: package.to_owned(),
             installed: installed.to_owned(),
         }

@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::controllers::cluster_operator::upgradeable::{
-    ClusterKind, InstalledOperator, UpgradeAssessment, assess,
+use crate::controllers::{
+    catalog_source::CatalogKey,
+    cluster_operator::upgradeable::{ClusterKind, InstalledOperator, UpgradeAssessment, assess},
 };
 
 /// Returns metrics with at least one sample of each.
@@ -13,7 +14,7 @@ fn with_all() -> Metrics {
     gate(&metrics, &assess(&ClusterKind::Kubernetes, [], &[]));
     let installed = BTreeMap::from([("etcd".to_owned(), true)]);
     metrics.platform_operators(Tally::default(), &installed);
-    metrics.catalog(&crate::fixtures::key("catalogs", "mine"), true);
+    metrics.catalog(&CatalogKey::new("catalogs", "mine"), true);
     metrics.report("cluster", true);
     metrics
 }

@@ -53,24 +53,12 @@ async fn admission_is_reported_and_never_pressed() {
     let name = world.namespace("denied").await;
     let hook = Hook::new(world, &name, Say::No("not on Fridays")).await;
     let texts: &[&str] = &["not on Fridays", "ConfigMap", "the policy that denies it"];
-    Box::pin(is_waited_for(
-        &stage,
-        &name,
-        (texts, 100),
-        hook.remove(world),
-    ))
-    .await;
+    is_waited_for(&stage, &name, (texts, 100), Box::pin(hook.remove(world))).await;
 
     let name = world.namespace("mute").await;
     let hook = Hook::dead(world, &name).await;
     let texts: &[&str] = &["failed calling webhook", "retrying"];
-    Box::pin(is_waited_for(
-        &stage,
-        &name,
-        (texts, 200),
-        hook.remove(world),
-    ))
-    .await;
+    is_waited_for(&stage, &name, (texts, 200), Box::pin(hook.remove(world))).await;
 
     // Fields that a webhook changes are not applied repeatedly.
     let name = world.namespace("mutated").await;

@@ -106,7 +106,7 @@ impl Controller {
                         .iter()
                         .filter_map(|listed| server.read(listed).ok());
                     let record = read.find(|record| has_key(&record.header.details, key))?;
-                    Some(Rendered::of_record(record, &server.instance))
+                    Some(Rendered::of_bundle_record(record, &server.instance, bundle))
                 };
                 if let Some(rendered) = usable(records.interrupted.as_slice()) {
                     return Ok(rendered);
@@ -147,7 +147,7 @@ impl Controller {
             if !findings.unsafe_definitions.is_empty()
                 && !has_kept_crds
                 && prepare::is_return(before, target, &rendered)
-                && let Some(newest) = before.newest().or_else(|| before.revisions.last())
+                && let Some(newest) = prepare::latest(before)
                 && let Ok(newest) = server.read(newest)
             {
                 has_kept_crds = true;

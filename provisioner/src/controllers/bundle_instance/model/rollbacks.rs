@@ -17,6 +17,12 @@ pub(super) const MAX_DELAY_SECONDS: i64 = 2000;
 
 pub(super) type Objects = &'static [(&'static str, u8)];
 
+/// Contents that differ only in the operator.
+const OPERATOR_CHANGES: [Objects; 2] = [
+    &[("map-0", 1), ("operator", 1)],
+    &[("map-0", 1), ("operator", 2)],
+];
+
 /// Installs the first bundle, and changes the template to the second one.
 pub(super) fn upgraded(policy: Rollback, bundles: [Objects; 2]) -> World {
     let mut world = World::new(bundles.map(Content::new).into());
@@ -214,11 +220,7 @@ fn failed_upgrade_is_rolled_back_while_its_bundle_is_pending() {
 #[test]
 fn lost_record_of_a_rollback_is_recorded_again() {
     use RevisionState::{Active, Archived};
-    let bundles: [Objects; 2] = [
-        &[("map-0", 1), ("operator", 1)],
-        &[("map-0", 1), ("operator", 2)],
-    ];
-    let mut world = upgraded(Rollback::OnFailure, bundles);
+    let mut world = upgraded(Rollback::OnFailure, OPERATOR_CHANGES);
     break_form(&mut world.server, 1, "operator");
     reconcile_later(&mut world, 1);
     let expected = [(1, Archived), (2, Archived), (3, Active)];
@@ -240,11 +242,7 @@ fn lost_record_of_a_rollback_is_recorded_again() {
 #[test]
 fn failed_template_is_not_retried_if_its_rollback_is_lost() {
     use RevisionState::{Active, Archived, RollingOut};
-    let bundles: [Objects; 2] = [
-        &[("map-0", 1), ("operator", 1)],
-        &[("map-0", 1), ("operator", 2)],
-    ];
-    let mut world = upgraded(Rollback::OnFailure, bundles);
+    let mut world = upgraded(Rollback::OnFailure, OPERATOR_CHANGES);
     // The rollback does not become active.
     for bundle in [0, 1] {
         break_form(&mut world.server, bundle, "operator");

@@ -15,7 +15,6 @@ use manifests::{
     api::{
         bundle::Bundle,
         bundle_instance::{BundleInstance, BundleInstanceStatus, Cause, RevisionStatus},
-        labels,
     },
     object::Identity,
 };
@@ -238,8 +237,10 @@ pub(super) async fn rendered(
     let revision = match target.source {
         Source::Bundle(bundle) => {
             let records = Records::new(before, bundle);
-            let rendered = rendered_bundle(instance, shared, state, target, bundle, &records, key);
-            return Box::pin(rendered).await;
+            let rendered = rendered_bundle(instance, shared, bundle, &records, key);
+            let rendered = Box::pin(rendered).await;
+            state.lacks_content = matches!(rendered, Err(RenderError::NotLoaded(_)));
+            return rendered.map_err(RenderError::into_failure);
         }
         Source::Revision(revision) | Source::Newest(revision) => revision,
     };
@@ -264,55 +265,45 @@ pub(super) async fn rendered(
 async fn rendered_bundle(
     instance: &BundleInstance,
     shared: &InstanceContext,
-    state: &mut InstanceState,
-    target: &Target<'_>,
     bundle: &Bundle,
     records: &Records<'_>,
     key: &str,
-) -> Result<Rendered, Failure> {
-    // Until the objects are read, a failure does not concern the bundle.
-    state.lacks_content = true;
-    let read = async |revisions| recorded(instance, shared, target, bundle, revisions, key).await;
+) -> Result<Rendered, RenderError> {
+    let read = async |revisions| recorded(instance, shared, bundle, revisions, key).await;
     if let Some(rendered) = read(records.interrupted.as_slice()).await? {
-        state.lacks_content = false;
         return Ok(rendered);
     }
-    let failure = match render(instance, shared, bundle).await {
-        Err(RenderError::NotLoaded(failure)) => failure,
-        rendered => {
-            state.lacks_content = false;
-            return rendered.map_err(RenderError::into_failure);
+    match render(instance, shared, bundle).await {
+        Err(RenderError::NotLoaded(failure)) => {
+            let rendered = read(&records.of_template).await?;
+            rendered.ok_or(RenderError::NotLoaded(failure))
         }
-    };
-    let rendered = read(&records.of_template).await?;
-    state.lacks_content = rendered.is_none();
-    rendered.ok_or(failure)
+        rendered => rendered,
+    }
 }
 
 /// Reads the records of revisions until one has the key. Records that are missing or altered are skipped.
 async fn recorded(
     instance: &BundleInstance,
     shared: &InstanceContext,
-    target: &Target<'_>,
     bundle: &Bundle,
     revisions: &[&RevisionStatus],
     key: &str,
-) -> Result<Option<Rendered>, Failure> {
+) -> Result<Option<Rendered>, RenderError> {
     let owner = owner(instance);
     for revision in revisions {
         match revisions::read(shared, &owner, revision).await {
             Ok(record) if has_key(&record.header.details, key) => {
-                let mut rendered = Rendered::of_record(record, instance);
-                // The record may be that of another Bundle with the same content.
-                rendered.details.bundle.name = bundle.name_any();
-                rendered.details.bundle.uid = bundle.uid().unwrap_or_default();
-                rendered.details.template_hash =
-                    bundle.labels().get(labels::TEMPLATE_HASH).cloned();
-                return Ok(Some(rendered));
+                return Ok(Some(Rendered::of_bundle_record(record, instance, bundle)));
             }
             // A transient error does not show that the record is missing.
             Err(error) if error.is_transient() => {
-                return Err(failure_for(target)(error.to_string(), RetryClass::Soon));
+                let target = Target {
+                    source: Source::Bundle(bundle),
+                    rollback: None,
+                };
+                let failure = failure_for(&target)(error.to_string(), RetryClass::Soon);
+                return Err(RenderError::NotLoaded(failure));
             }
             Ok(_) | Err(_) => {}
         }

@@ -14,7 +14,7 @@ use kube::{Api, Client, ResourceExt as _, core::GroupVersionKind};
 use manifests::{
     api::{
         bundle_identity,
-        bundle_instance::{BundleInstance, BundleInstanceStatus, Cause},
+        bundle_instance::{BundleInstance, BundleInstanceStatus, Cause, RevisionStatus},
         labels,
     },
     object::{Identity, Object, text},
@@ -115,7 +115,7 @@ pub(super) async fn prepare(
         if !findings.unsafe_definitions.is_empty()
             && !has_kept_definitions
             && is_return(before, target, &rendered)
-            && let Some(newest) = before.newest().or_else(|| before.revisions.last())
+            && let Some(newest) = latest(before)
             && let Ok(newest) = revisions::read(shared, &owner, newest).await
         {
             has_kept_definitions = true;
@@ -234,6 +234,11 @@ async fn check(
     let mut findings = findings?;
     findings.merge(versions?);
     Ok(preflight::bounded(findings))
+}
+
+/// Returns the revision that was rolled out last. It is archived if the record of a rollback was lost.
+pub(crate) fn latest(before: &BundleInstanceStatus) -> Option<&RevisionStatus> {
+    before.newest().or_else(|| before.revisions.last())
 }
 
 /// Reports whether the target is older than the newest revision.

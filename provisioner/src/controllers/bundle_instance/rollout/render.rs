@@ -117,6 +117,20 @@ impl Rendered {
             is_same_generation: is_same_generation(instance),
         }
     }
+
+    /// Creates the content from a record with the objects of a Bundle. The record may be that of another Bundle with the same
+    /// content.
+    pub(crate) fn of_bundle_record(
+        record: Revision<RevisionDetails>,
+        instance: &BundleInstance,
+        bundle: &Bundle,
+    ) -> Self {
+        let mut rendered = Self::of_record(record, instance);
+        rendered.details.bundle.name = bundle.name_any();
+        rendered.details.bundle.uid = bundle.uid().unwrap_or_default();
+        rendered.details.template_hash = bundle.labels().get(labels::TEMPLATE_HASH).cloned();
+        rendered
+    }
 }
 
 /// Renders the objects of a Bundle, configured by the spec of the instance.

@@ -10,7 +10,7 @@ use manifests::{
 };
 
 use super::*;
-use crate::{controllers::catalog_source::max_openshift::CatalogMaximum, fixtures::key};
+use crate::controllers::catalog_source::max_openshift::CatalogMaximum;
 
 fn named(namespace: Option<&str>, name: &str) -> CatalogRef {
     let (name, namespace) = (name.to_owned(), namespace.map(str::to_owned));
@@ -80,7 +80,7 @@ fn offer_lines(cache: &CatalogCache, package: &str, only: Option<&CatalogRef>) -
 #[test]
 fn loaded_content_is_kept_while_a_catalog_is_unavailable() {
     let mut cache = listing(&["ours"]);
-    let mine = key("ours", "mine");
+    let mine = CatalogKey::new("ours", "mine");
     let refused = || "connection refused".to_owned();
     let read = all(vec![package("etcd", "etcd.v1", "r/b@sha256:1", "4.12")]);
     assert_rows! {
@@ -107,7 +107,7 @@ fn loaded_content_is_kept_while_a_catalog_is_unavailable() {
 #[test]
 fn content_of_a_replaced_catalog_is_dropped() {
     let mut cache = listing(&["ours"]);
-    let mine = key("ours", "mine");
+    let mine = CatalogKey::new("ours", "mine");
     let package = package("etcd", "etcd.v1", "r/b@sha256:1", "4.12");
     let first = as_image("1", "a:1");
     for next in [
@@ -139,7 +139,7 @@ fn content_of_a_replaced_catalog_is_dropped() {
 #[test]
 fn served_catalogs_contain_only_requested_packages() {
     let mut cache = listing(&["ours"]);
-    let mine = key("ours", "mine");
+    let mine = CatalogKey::new("ours", "mine");
     let etcd = package("etcd", "etcd.v1", "r/b@sha256:1", "4.12");
     let read = some(&["bad", "etcd", "none"], vec![etcd], &["bad"]);
     put(&mut cache, &mine, 0, read);
@@ -163,7 +163,12 @@ fn served_catalogs_contain_only_requested_packages() {
 fn unqualified_catalog_is_searched_in_namespace_order() {
     let mut cache = listing(&["z", "a"]);
     for (namespace, name) in [("a", "mine"), ("z", "mine"), ("a", "other")] {
-        put(&mut cache, &key(namespace, name), 0, all(Vec::new()));
+        put(
+            &mut cache,
+            &CatalogKey::new(namespace, name),
+            0,
+            all(Vec::new()),
+        );
     }
     assert_each!(|namespace, name, expected| offer_lines(&cache, "etcd", Some(&named(namespace, name))) => expected;
         None, "mine" => vec!["z/mine 0: absent"];
@@ -180,7 +185,12 @@ fn unqualified_catalog_is_searched_in_namespace_order() {
 #[test]
 fn forbidden_namespace_counts_as_an_unavailable_catalog() {
     let mut cache = listing(&["z", "a"]);
-    put(&mut cache, &key("a", "mine"), 0, all(Vec::new()));
+    put(
+        &mut cache,
+        &CatalogKey::new("a", "mine"),
+        0,
+        all(Vec::new()),
+    );
     assert!(cache.listed("a") && !cache.refused("other", "no".to_owned()) && !cache.are_listed());
     assert!(cache.refused("z", "no".to_owned()) && !cache.refused("z", "no".to_owned()));
     assert!(cache.are_listed(), "there is nothing to wait for");
@@ -194,7 +204,7 @@ fn forbidden_namespace_counts_as_an_unavailable_catalog() {
         Some(named(None, "none")) => vec![hidden];
     );
     assert_rows! {
-        cache.states()[1] => CatalogState { catalog: key("z", "*"), is_read: false, trouble: Some("no".to_owned()) };
+        cache.states()[1] => CatalogState { catalog: CatalogKey::new("z", "*"), is_read: false, trouble: Some("no".to_owned()) };
         cache.listed("z") => true;
         offer_lines(&cache, "etcd", None) => [mine];
     }
@@ -219,7 +229,7 @@ fn equal_priorities_are_ordered_by_namespace_and_name() {
     let mut cache = listing(&["a", "a-b"]);
     for (namespace, max) in [("a", "4.12"), ("a-b", "4.13")] {
         let read = stocked("sha256:1", max);
-        put(&mut cache, &key(namespace, "x"), 0, read);
+        put(&mut cache, &CatalogKey::new(namespace, "x"), 0, read);
         cache.listed(namespace);
     }
     let offers = cache.offers("etcd", None);

@@ -89,10 +89,9 @@ fn candidates(key: &CatalogKey, range: Ports) -> impl Iterator<Item = u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
 
     fn key(name: &str) -> CatalogKey {
-        fixtures::key("catalogs", name)
+        CatalogKey::new("catalogs", name)
     }
 
     #[test]

@@ -217,7 +217,7 @@ drop  a/4      | well
         for (step, expected) in TABLE.lines().filter_map(|line| line.split_once('|')) {
             let parts: Vec<&str> = step.split_whitespace().collect();
             let (namespace, name) = parts[1].split_once('/').unwrap();
-            let key = crate::fixtures::key(namespace, name);
+            let key = CatalogKey::new(namespace, name);
             let digest = || Digest::sha256(parts[2].as_bytes());
             let done = match parts[0] {
                 "room" => quotas.has_room(&key, &share),

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::controllers::{
+    catalog_source::CatalogKey,
     cluster_operator::upgradeable::{ClusterKind, assess},
     platform_operator::fixtures::{
         chosen, condition as instance_condition, instance, operator, status as installed,
@@ -111,7 +112,7 @@ fn installed_condition_ignores_failing_later_steps() {
 #[test]
 fn catalog_condition_has_three_states() {
     let state = |name: &str, is_read, problem: Option<&str>| catalog_source::CatalogState {
-        catalog: crate::fixtures::key("c", name),
+        catalog: CatalogKey::new("c", name),
         is_read,
         trouble: problem.map(str::to_owned),
     };

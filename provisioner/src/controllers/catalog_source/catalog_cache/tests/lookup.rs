@@ -9,7 +9,7 @@ fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
     let all = ::tests::rows!["a", 0, "sha256:1" => "4.12"; "b", 5, "sha256:1" => "4.13"; "c", 9, "sha256:2" => "4.14";];
     for (name, priority, digest, max) in all {
         let read = stocked(digest, max);
-        put(&mut cache, &key("ours", name), priority, read);
+        put(&mut cache, &CatalogKey::new("ours", name), priority, read);
     }
     for missing in [CatalogMaximum::NotFound, CatalogMaximum::Unavailable(None)] {
         assert_rows! {
@@ -21,7 +21,7 @@ fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
         }
         // The last observed value of an unavailable catalog counts; a package that it did not have may have been added.
         for (name, ..) in all {
-            cache.set_problem(&key("ours", name), &ANY, "refused".to_owned());
+            cache.set_problem(&CatalogKey::new("ours", name), &ANY, "refused".to_owned());
         }
     }
 }
@@ -29,7 +29,10 @@ fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
 // parity: serve-17, complaint-3
 #[test]
 fn unread_catalog_of_higher_priority_is_not_overruled() {
-    let (first, later) = (key("ours", "first"), key("ours", "later"));
+    let (first, later) = (
+        CatalogKey::new("ours", "first"),
+        CatalogKey::new("ours", "later"),
+    );
     let value = |cache: &CatalogCache| cache.declared_maximum("etcd", "etcd.v1", "sha256:1");
     let read = |cache: &mut CatalogCache, content: CatalogContent| {
         cache.read(&first, &ANY, content);
@@ -74,14 +77,17 @@ fn unread_catalog_of_higher_priority_is_not_overruled() {
 fn the_catalog_of_a_subscription_declares_a_bundles_value() {
     let ask = |cache: &CatalogCache, key: &_| cache.said_by(key, "etcd", "etcd.v1", "1.0.0");
     let mut cache = CatalogCache::default();
-    let (first, second) = (key("ours", "first"), key("ours", "second"));
+    let (first, second) = (
+        CatalogKey::new("ours", "first"),
+        CatalogKey::new("ours", "second"),
+    );
     let away = Some(CatalogMaximum::Unavailable(None));
     let missing = Some(CatalogMaximum::NotFound);
     assert_rows! {
         ask(&cache, &first) => away, "no catalog is known yet";
         { cache.reset(&["ours".to_owned()]); ask(&cache, &first) } => away, "catalogs are not listed yet";
         // Tenants' catalogs are ignored, whether or not the admin's are listed.
-        ask(&cache, &key("theirs", "first")) => None;
+        ask(&cache, &CatalogKey::new("theirs", "first")) => None;
         { cache.listed("ours"); ask(&cache, &first) } => None, "it does not exist";
         { cache.add(&first, &ANY, 0); ask(&cache, &first) } => away, "it is not read yet";
     }
@@ -109,7 +115,10 @@ fn the_catalog_of_a_subscription_declares_a_bundles_value() {
 fn the_lowest_value_is_that_of_all_catalogs_together() {
     let lowest = |cache: &CatalogCache| cache.lowest("etcd", "etcd.v1", "1.0.0");
     let unknown = CatalogMaximum::Unavailable(None);
-    let (first, second) = (key("ours", "first"), key("ours", "second"));
+    let (first, second) = (
+        CatalogKey::new("ours", "first"),
+        CatalogKey::new("ours", "second"),
+    );
     let read = |cache: &mut CatalogCache, content: CatalogContent| {
         cache.read(&second, &ANY, content);
         lowest(cache)

@@ -2,7 +2,7 @@ use super::*;
 
 fn declared() -> EndpointSpec {
     EndpointSpec {
-        key: crate::fixtures::key("catalogs", "my.catalog"),
+        key: CatalogKey::new("catalogs", "my.catalog"),
         owner: serde_json::from_value(json!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "my.catalog", "uid": "u1",
         }))
