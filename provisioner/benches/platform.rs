@@ -11,6 +11,7 @@ use manifests::{
     openshift::Release,
 };
 use provisioner::controllers::cluster_operator::{
+    instance::ObservedInstance,
     model::{self, Input},
     upgradeable::{ClusterKind, InstalledOperator, assess},
 };
@@ -66,7 +67,8 @@ fn of_a_thousand(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("platform");
     group.throughput(Throughput::Elements(COUNT));
     let operators: Vec<PlatformOperator> = (0..COUNT).map(operator).collect();
-    let instances: Vec<BundleInstance> = (0..COUNT).map(instance).collect();
+    let instances = (0..COUNT).map(|number| ObservedInstance::new(&instance(number)));
+    let instances: Vec<ObservedInstance> = instances.collect();
     let cluster = ClusterKind::OpenShift(Ok(Release::new(4, 12)));
     let gate = || {
         let maxima = BTreeMap::new();

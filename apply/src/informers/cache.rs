@@ -12,7 +12,7 @@ use manifests::object::Identity;
 
 use super::{
     InstanceView, WatchedObjects,
-    entry::{self, Entry},
+    entry::{self, CachedObject, Entry, RareState},
     object::ReducedObject,
     scope::{self, Depth, Key, Scope},
 };
@@ -21,13 +21,14 @@ use crate::{account::Account, health::Health, ssa::AppliedObject};
 /// Names of the instances to reconcile.
 pub(super) type WakeSet = BTreeSet<Arc<str>>;
 
-/// Sorted objects of an instance by the scope that covers them.
-type Objects = HashMap<Arc<Scope>, Box<[Key]>>;
+/// Objects of an instance in a scope that covers them, sorted.
+type ScopeObjects = (Arc<Scope>, Box<[Key]>);
 
 /// Watched objects of all instances.
 #[derive(Debug, Default)]
 pub(super) struct InformerCache {
-    instances: HashMap<Arc<str>, Objects>,
+    /// Objects of each instance, sorted by [`Scope::order`].
+    instances: HashMap<Arc<str>, Box<[ScopeObjects]>>,
     tables: HashMap<Arc<Scope>, ScopeCache>,
     /// Scopes with a failing watch.
     failing: HashSet<Arc<Scope>>,
@@ -38,8 +39,7 @@ pub(super) struct InformerCache {
 /// Cached objects of a scope.
 #[derive(Debug, Default)]
 struct ScopeCache {
-    /// Boxed, because up to half of the slots of a hash map are empty.
-    objects: HashMap<Key, Box<Entry>>,
+    objects: HashSet<CachedObject>,
     /// Whether the initial list is complete.
     synced: bool,
     failing: Option<String>,
@@ -81,9 +81,10 @@ impl InformerCache {
         objects: &WatchedObjects,
     ) -> Change {
         let name = self.name(instance);
-        let mut before = self.instances.remove(&name).unwrap_or_default();
+        let before = self.instances.remove(&name).unwrap_or_default();
+        let mut before: HashSet<_> = before.into_iter().map(|(scope, _)| scope).collect();
         let mut change = Change::default();
-        let mut objects_by_scope = HashMap::new();
+        let mut objects_by_scope = Vec::new();
         for (scope, mut keys) in scope::scopes(instance, account, objects) {
             keys.sort_unstable();
             let scope = match self.tables.get_key_value(&scope) {
@@ -97,20 +98,23 @@ impl InformerCache {
             });
             table.users.insert(Arc::clone(&name));
             for key in &mut keys {
-                if let Some((existing, _)) = table.objects.get_key_value(key) {
-                    *key = existing.clone();
+                if let Some(existing) = table.objects.get(key) {
+                    *key = existing.key().clone();
                 }
             }
-            objects_by_scope.insert(scope, keys.into_boxed_slice());
+            objects_by_scope.push((scope, keys.into_boxed_slice()));
         }
-        self.instances.insert(Arc::clone(&name), objects_by_scope);
-        change.stopped = self.release_scopes(&name, before.into_keys());
+        self.instances
+            .insert(Arc::clone(&name), objects_by_scope.into_boxed_slice());
+        change.stopped = self.release_scopes(&name, before.into_iter());
         change
     }
 
     pub(super) fn forget(&mut self, instance: &str) -> Vec<Arc<Scope>> {
         match self.instances.remove_entry(instance) {
-            Some((name, scopes)) => self.release_scopes(&name, scopes.into_keys()),
+            Some((name, scopes)) => {
+                self.release_scopes(&name, scopes.into_iter().map(|(scope, _)| scope))
+            }
             None => Vec::new(),
         }
     }
@@ -154,22 +158,22 @@ impl InformerCache {
         let mut affected = HashSet::new();
         for observed in listing {
             let (key, new) = shared(&self.instances, scope, observed);
-            let old = before.remove(&key);
-            let entry = match old {
-                Some(old) if old.is_newer_note_than(&new) => old,
+            let object = match before.take(&key) {
+                Some(old) if old.entry().is_newer_note_than(&new) => old,
                 old => {
-                    new.collect_affected(old.as_deref(), &key, &mut affected);
-                    Box::new(new)
+                    let old = old.as_ref().map(CachedObject::entry);
+                    new.collect_affected(old, &key, &mut affected);
+                    CachedObject::new(key, new)
                 }
             };
-            table.objects.insert(key, entry);
+            table.objects.replace(object);
         }
-        for (key, old) in before {
-            if old.note.is_some() {
+        for old in before {
+            if old.entry().rare().note.is_some() {
                 // The object may have been created after the list. If no event confirms it, the note expires.
-                table.objects.insert(key, old);
+                table.objects.replace(old);
             } else {
-                affected.insert((Arc::clone(&old.owner), key));
+                affected.insert((Arc::clone(&old.entry().owner), old.key().clone()));
             }
         }
         if first || failed {
@@ -193,8 +197,8 @@ impl InformerCache {
     fn is_synced(&self, instance: &str) -> bool {
         self.instances.get(instance).is_some_and(|scopes| {
             scopes
-                .keys()
-                .all(|scope| self.tables.get(scope).is_some_and(|table| table.synced))
+                .iter()
+                .all(|(scope, _)| self.tables.get(scope).is_some_and(|table| table.synced))
         })
     }
 
@@ -205,13 +209,13 @@ impl InformerCache {
             return WakeSet::new();
         };
         table.latest_version = table.latest_version.max(new.version);
-        let old = table.objects.get(&key).map(AsRef::as_ref);
+        let old = table.objects.get(&key).map(CachedObject::entry);
         if old.is_some_and(|old| old.is_newer_note_than(&new)) {
             return WakeSet::new();
         }
         let mut affected = HashSet::new();
         new.collect_affected(old, &key, &mut affected);
-        table.objects.insert(key, Box::new(new));
+        table.objects.replace(CachedObject::new(key, new));
         self.affected(scope, affected)
     }
 
@@ -221,7 +225,7 @@ impl InformerCache {
             return WakeSet::new();
         };
         table.latest_version = table.latest_version.max(last.version);
-        match table.objects.get(&key) {
+        match table.objects.get(&key).map(CachedObject::entry) {
             Some(old) if !old.is_newer_note_than(&last) => {
                 let owner = Arc::clone(&old.owner);
                 table.objects.remove(&key);
@@ -245,7 +249,7 @@ impl InformerCache {
         if data == Staleness::Lost {
             is_new |= table.synced;
             table.synced = false;
-            table.objects = HashMap::new();
+            table.objects = HashSet::new();
         }
         if is_new {
             table.users.iter().cloned().collect()
@@ -280,23 +284,26 @@ impl InformerCache {
                 continue;
             };
             let version = entry::number(&applied.resource_version);
-            let old = table.objects.get(key);
+            let old = table.objects.get(key).map(CachedObject::entry);
             let old_version = old.map_or(0, |old| old.version);
             if version <= old_version.max(table.latest_version) {
                 continue;
             }
+            let rare = RareState {
+                deleting: false,
+                health: health_after_write(scope),
+                writer: old.and_then(|old| old.rare().writer.clone()),
+                note: Some(self.notes),
+            };
             let entry = Entry {
                 owner: Arc::clone(name),
                 uid: entry::hash(&applied.uid),
                 version,
                 fields: applied.fields,
                 hash: applied.hash,
-                deleting: false,
-                health: health_after_write(scope),
-                writer: old.and_then(|old| old.writer.clone()),
-                note: Some(self.notes),
+                rare: rare.boxed(),
             };
-            table.objects.insert(key.clone(), Box::new(entry));
+            table.objects.replace(CachedObject::new(key.clone(), entry));
             keys.push((Arc::clone(scope), key.clone()));
         }
         (!keys.is_empty()).then_some(WriteNote {
@@ -314,8 +321,8 @@ impl InformerCache {
             };
             // Before the initial list is complete, the watch does not contradict the note.
             if table.synced
-                && let Some(entry) = table.objects.get(&key)
-                && entry.note == Some(write_note.note)
+                && let Some(entry) = table.objects.get(&key).map(CachedObject::entry)
+                && entry.rare().note == Some(write_note.note)
             {
                 wakes.insert(Arc::clone(&entry.owner));
                 table.objects.remove(&key);
@@ -339,7 +346,7 @@ impl InformerCache {
             view.synced &= table.synced;
             view.failing.extend(table.failing.clone());
             for key in keys {
-                match table.objects.get(key) {
+                match table.objects.get(key).map(CachedObject::entry) {
                     Some(entry) if *entry.owner == *instance => {
                         view.objects.insert(scope.identity(key), entry.seen());
                     }
@@ -368,7 +375,7 @@ impl InformerCache {
     fn is_watched_by(&self, instance: &str, scope: &Scope, key: &Key) -> bool {
         self.instances
             .get(instance)
-            .and_then(|scopes| find(scopes.get(scope)?, key))
+            .and_then(|scopes| find(keys_in(scopes, scope)?, key))
             .is_some()
     }
 
@@ -383,7 +390,7 @@ impl InformerCache {
 /// Returns the observed object with the strings of the instance in its owner label, if that instance watches the object. A
 /// table and the instances thus share one copy of each string.
 fn shared(
-    instances: &HashMap<Arc<str>, Objects>,
+    instances: &HashMap<Arc<str>, Box<[ScopeObjects]>>,
     scope: &Scope,
     (key, mut entry): ReducedObject,
 ) -> ReducedObject {
@@ -391,8 +398,16 @@ fn shared(
         return (key, entry);
     };
     entry.owner = Arc::clone(name);
-    let existing = scopes.get(scope).and_then(|keys| find(keys, &key));
+    let existing = keys_in(scopes, scope).and_then(|keys| find(keys, &key));
     (existing.cloned().unwrap_or(key), entry)
+}
+
+/// Returns the objects of an instance in a scope.
+fn keys_in<'a>(objects: &'a [ScopeObjects], scope: &Scope) -> Option<&'a [Key]> {
+    let order = scope.order();
+    let position = objects.binary_search_by(|(stored, _)| stored.order().cmp(&order));
+    let (stored, keys) = objects.get(position.ok()?)?;
+    (**stored == *scope).then_some(&**keys)
 }
 
 fn find<'a>(keys: &'a [Key], key: &Key) -> Option<&'a Key> {
@@ -400,9 +415,9 @@ fn find<'a>(keys: &'a [Key], key: &Key) -> Option<&'a Key> {
 }
 
 /// Returns the health of a newly written object: its earlier health no longer applies.
-fn health_after_write(scope: &Scope) -> Option<Box<Health>> {
+fn health_after_write(scope: &Scope) -> Health {
     match scope.depth {
-        Depth::Metadata => None,
-        Depth::HealthView => Some(Box::new(Health::InProgress("was just applied".to_owned()))),
+        Depth::Metadata => Health::Current,
+        Depth::HealthView => Health::InProgress("was just applied".to_owned()),
     }
 }

@@ -1,8 +1,9 @@
 //! The stored state of an object, reduced to the fields that decisions need.
 
 use std::{
+    borrow::Borrow,
     collections::HashSet,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
 
@@ -19,13 +20,32 @@ pub(super) struct Entry {
     pub(super) version: u64,
     pub(super) fields: Option<Fingerprint>,
     pub(super) hash: Option<ObjectHash>,
+    /// `None` stands for [`ORDINARY`], the state of nearly all objects.
+    pub(super) rare: Option<Box<RareState>>,
+}
+
+/// State that differs from [`ORDINARY`] for few objects at a time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct RareState {
     pub(super) deleting: bool,
-    /// `None` stands for `Current`, the state of nearly all objects.
-    pub(super) health: Option<Box<Health>>,
+    pub(super) health: Health,
     pub(super) writer: Option<Arc<str>>,
     /// Number of the write note if the provisioner wrote the object and the watch has not confirmed it; otherwise `None`.
     pub(super) note: Option<u64>,
 }
+
+/// State of a healthy object that only the provisioner has written, as the watch has reported it.
+static ORDINARY: RareState = RareState {
+    deleting: false,
+    health: Health::Current,
+    writer: None,
+    note: None,
+};
+
+/// An object in the table of its scope, hashed and compared by its key. It is one pointer wide, because up to half of the
+/// slots of a hash table are empty.
+#[derive(Debug)]
+pub(super) struct CachedObject(Box<(Key, Entry)>);
 
 /// Returns the hash of a uid.
 pub(super) fn hash(uid: &str) -> u64 {
@@ -43,8 +63,12 @@ pub(super) fn number(resource_version: &str) -> u64 {
 // === impl Entry ===
 
 impl Entry {
+    pub(super) fn rare(&self) -> &RareState {
+        self.rare.as_deref().unwrap_or(&ORDINARY)
+    }
+
     pub(super) fn is_newer_note_than(&self, other: &Self) -> bool {
-        self.note.is_some() && self.version > other.version
+        self.rare().note.is_some() && self.version > other.version
     }
 
     /// Adds the owners that are affected when this entry replaces `old`.
@@ -66,21 +90,68 @@ impl Entry {
     /// Reports whether both entries lead to the same decisions. The resourceVersion is ignored: it changes with every
     /// status and annotation.
     fn decides_as(&self, other: &Self) -> bool {
+        let (rare, other_rare) = (self.rare(), other.rare());
         self.owner == other.owner
             && self.uid == other.uid
             && self.fields == other.fields
-            && self.deleting == other.deleting
-            && self.health == other.health
+            && rare.deleting == other_rare.deleting
+            && rare.health == other_rare.health
     }
 
     pub(super) fn seen(&self) -> ObservedObject {
+        let rare = self.rare();
         ObservedObject {
             version: self.version,
             fields: self.fields,
             hash: self.hash,
-            deleting: self.deleting,
-            health: self.health.as_deref().cloned().unwrap_or_default(),
-            writer: self.writer.clone(),
+            deleting: rare.deleting,
+            health: rare.health.clone(),
+            writer: rare.writer.clone(),
         }
+    }
+}
+
+// === impl RareState ===
+
+impl RareState {
+    /// Returns the state as an entry stores it.
+    pub(super) fn boxed(self) -> Option<Box<Self>> {
+        (self != ORDINARY).then(|| Box::new(self))
+    }
+}
+
+// === impl CachedObject ===
+
+impl CachedObject {
+    pub(super) fn new(key: Key, entry: Entry) -> Self {
+        Self(Box::new((key, entry)))
+    }
+
+    pub(super) fn key(&self) -> &Key {
+        &self.0.0
+    }
+
+    pub(super) fn entry(&self) -> &Entry {
+        &self.0.1
+    }
+}
+
+impl Borrow<Key> for CachedObject {
+    fn borrow(&self) -> &Key {
+        self.key()
+    }
+}
+
+impl PartialEq for CachedObject {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for CachedObject {}
+
+impl Hash for CachedObject {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
     }
 }

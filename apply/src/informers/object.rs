@@ -15,7 +15,7 @@ use serde::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    entry::{self, Entry},
+    entry::{self, Entry, RareState},
     scope::Key,
 };
 use crate::{
@@ -140,9 +140,15 @@ fn reduce(metadata: ObjectMeta, health: Health) -> ReducedObject {
         .as_ref()
         .and_then(|annotations| annotations.get(OBJECT_HASH))
         .and_then(|text| text.parse().ok());
-    let key = Key {
-        namespace: metadata.namespace.unwrap_or_default().into(),
-        name: metadata.name.unwrap_or_default().into(),
+    let key = Key::new(
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default(),
+    );
+    let rare = RareState {
+        deleting: metadata.deletion_timestamp.is_some(),
+        health,
+        writer: last_writer(&entries),
+        note: None,
     };
     let entry = Entry {
         owner: owner.into(),
@@ -150,10 +156,7 @@ fn reduce(metadata: ObjectMeta, health: Health) -> ReducedObject {
         version: entry::number(&metadata.resource_version.unwrap_or_default()),
         fields: Fingerprint::from_entries(&entries, MANAGER),
         hash,
-        deleting: metadata.deletion_timestamp.is_some(),
-        health: (health != Health::Current).then(|| Box::new(health)),
-        writer: last_writer(&entries),
-        note: None,
+        rare: rare.boxed(),
     };
     (key, entry)
 }

@@ -40,35 +40,33 @@ pub(super) struct AccountScope {
     pub(super) namespace: String,
 }
 
-/// Namespace and name of an object in a scope. Clones share the strings.
+/// Namespace and name of an object in a scope, as `namespace/name`, or `/name` without a namespace. The API server allows no
+/// slash in either. Clones share the text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Key {
-    pub(super) namespace: Arc<str>,
-    pub(super) name: Arc<str>,
-}
+pub(super) struct Key(Arc<str>);
 
-/// Groups the watched objects of an instance by scope.
+/// Groups the watched objects of an instance by scope, sorted by [`Scope::order`].
 pub(super) fn scopes(
     instance: &str,
     account: Option<&Account>,
     objects: &WatchedObjects,
 ) -> Vec<(Scope, Vec<Key>)> {
     let mut scopes = BTreeMap::<_, (Scope, Vec<Key>)>::new();
-    let mut namespaces = BTreeMap::<&str, Arc<str>>::new();
     for (identity, kind) in objects {
+        let resource = &kind.resource;
         let namespace = match account {
             Some(_) => identity.namespace.as_str(),
             None => "",
         };
         let scope_key = (
-            identity.group.as_str(),
-            identity.kind.as_str(),
-            kind.resource.version.as_str(),
+            resource.group.as_str(),
+            resource.kind.as_str(),
+            resource.version.as_str(),
             namespace,
         );
         let (_, keys) = scopes.entry(scope_key).or_insert_with(|| {
             let scope = Scope {
-                resource: kind.resource.clone(),
+                resource: resource.clone(),
                 depth: depth(kind, objects),
                 instance: account.map(|account| AccountScope {
                     instance: instance.to_owned(),
@@ -78,13 +76,7 @@ pub(super) fn scopes(
             };
             (scope, Vec::new())
         });
-        let namespace = namespaces
-            .entry(&identity.namespace)
-            .or_insert_with(|| identity.namespace.as_str().into());
-        keys.push(Key {
-            namespace: Arc::clone(namespace),
-            name: identity.name.as_str().into(),
-        });
+        keys.push(Key::from_identity(identity));
     }
     scopes.into_values().collect()
 }
@@ -134,12 +126,25 @@ impl Scope {
                 .is_none_or(|only| only.namespace == object.namespace)
     }
 
+    /// Returns the sort key, which is unique among the scopes of an instance.
+    pub(super) fn order(&self) -> (&str, &str, &str, &str) {
+        let resource = &self.resource;
+        let namespace = self.instance.as_ref().map(|only| only.namespace.as_str());
+        (
+            resource.group.as_str(),
+            resource.kind.as_str(),
+            resource.version.as_str(),
+            namespace.unwrap_or_default(),
+        )
+    }
+
     pub(super) fn identity(&self, key: &Key) -> Identity {
+        let (namespace, name) = key.parts();
         Identity {
             group: self.resource.group.clone(),
             kind: self.resource.kind.clone(),
-            namespace: key.namespace.to_string(),
-            name: key.name.to_string(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
         }
     }
 }
@@ -164,13 +169,15 @@ impl fmt::Display for Scope {
 
 impl Key {
     pub(super) fn new(namespace: &str, name: &str) -> Self {
-        Self {
-            namespace: namespace.into(),
-            name: name.into(),
-        }
+        Self(format!("{namespace}/{name}").into())
     }
 
     pub(super) fn from_identity(identity: &Identity) -> Self {
         Self::new(&identity.namespace, &identity.name)
+    }
+
+    /// Returns the namespace and the name.
+    fn parts(&self) -> (&str, &str) {
+        self.0.split_once('/').unwrap_or_default()
     }
 }

@@ -12,6 +12,7 @@
 mod cache;
 pub(crate) mod controller;
 mod decide;
+pub mod instance;
 pub mod model;
 mod publish;
 mod reduce;

@@ -1,6 +1,6 @@
 //! The calls to removed APIs that a cluster counts, with the CRD of OpenShift.
 
-use std::{fs, path::Path, sync::Arc};
+use std::sync::Arc;
 
 use cluster::Cluster;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -8,42 +8,37 @@ use kube::{
     Api,
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use manifests::{version::KubeVersion, yaml};
-use provisioner::controllers::cluster_operator::removed_apis;
+use manifests::version::KubeVersion;
+use provisioner::controllers::cluster_operator::{instance::ObservedInstance, removed_apis};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     catalogs::{context, settings},
-    openshift::module,
+    openshift::crd,
     support::{
         apply, define, delete, image, instance, merge_status, prepare, until, without_controllers,
     },
 };
 
+const API_REQUEST_COUNT: &str = "apirequestcounts.apiserver.openshift.io";
+
 /// Adds counts of calls of an account to APIs that later versions remove.
 async fn count(cluster: &Cluster, account: &str) {
     let file = "apiserver/v1/zz_generated.crd-manifests/kube-apiserver_apirequestcounts.crd.yaml";
-    let bytes = fs::read(Path::new(&module()).join(file)).unwrap();
-    let crd = yaml::documents(&bytes).next().unwrap().unwrap();
-    define(cluster, &crd).await;
+    define(cluster, &crd((API_REQUEST_COUNT, file))).await;
     let kind = GroupVersionKind::gvk("apiserver.openshift.io", "v1", "APIRequestCount");
     let resource = ApiResource::from_gvk(&kind);
     let api: Api<DynamicObject> = Api::all_with(cluster.client().unwrap(), &resource);
     // More than one page.
     for number in 0..30 {
         let name = format!("servicecidrs.v1beta{number}.networking.k8s.io");
-        let user = json!({
-            "username": format!("system:serviceaccount:{account}"), "userAgent": "x", "requestCount": 3,
-            "byVerb": [{"verb": "get", "requestCount": 3}],
-        });
-        let node = json!({"nodeName": "10.0.0.1", "requestCount": 3, "byUser": [user]});
-        let hour = json!({"requestCount": 3, "byNode": [node]});
+        let user = json!({"username": format!("system:serviceaccount:{account}"), "userAgent": "x", "requestCount": 3,
+            "byVerb": [{"verb": "get", "requestCount": 3}]});
+        let hour = json!({"requestCount": 3, "byNode": [{"nodeName": "10.0.0.1", "requestCount": 3, "byUser": [user]}]});
         let removed = if number == 29 { "1.37" } else { "1.38" };
-        let object = json!({
-            "apiVersion": "apiserver.openshift.io/v1", "kind": "APIRequestCount", "metadata": {"name": name},
-            "spec": {"numberOfUsersToReport": 10},
-        });
+        let object = json!({"apiVersion": "apiserver.openshift.io/v1", "kind": "APIRequestCount", "metadata": {"name": name},
+            "spec": {"numberOfUsersToReport": 10}});
         apply(cluster, &object).await;
         let status = json!({
             "conditions": [], "removedInRelease": removed, "requestCount": 3, "currentHour": hour, "last24h": [hour],
@@ -65,15 +60,12 @@ async fn counted_calls_are_followed() {
     let (kinds, end) = (Arc::clone(&ctx.discovery), stop.clone());
     let kinds = tokio::spawn(async move { kinds.run(end).await });
     let mut instance = instance("tide", "plain", image("a"));
-    let status = json!({
-        "installedBundleName": "a",
+    let status = json!({"installedBundleName": "a",
         "inventory": {"count": 1, "kinds": [{"apiVersion": "v1", "kind": "ServiceAccount", "objects": ["default/tide"]}]},
-        "revisions": [{
-            "number": 1, "state": "Active", "cause": "Install", "bundle": "a", "digest": "d", "checksum": "c", "parts": 1,
-            "created": "2026-01-01T00:00:00Z", "removedApis": [],
-        }],
-    });
+        "revisions": [{"number": 1, "state": "Active", "cause": "Install", "bundle": "a", "digest": "d", "checksum": "c",
+            "parts": 1, "created": "2026-01-01T00:00:00Z", "removedApis": []}]});
     instance.status = Some(serde_json::from_value(status).unwrap());
+    let instance = ObservedInstance::new(&instance);
     let mut changes = ctx.removed_apis.changes();
     let becomes = async |expected: &[&str]| {
         let version = Some(KubeVersion::new(1, 36));
@@ -90,7 +82,7 @@ async fn counted_calls_are_followed() {
 
     // The cluster no longer counts calls.
     let crds: Api<CustomResourceDefinition> = Api::all(cluster.client().unwrap());
-    delete(&crds, "apirequestcounts.apiserver.openshift.io").await;
+    delete(&crds, API_REQUEST_COUNT).await;
     becomes(&[]).await;
     stop.cancel();
     running.await.unwrap();

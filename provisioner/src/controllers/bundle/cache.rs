@@ -61,26 +61,28 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Index {
-    references: HashMap<String, BTreeSet<Reference>>,
-    /// Names of Bundles by reference.
-    names: HashMap<Reference, BTreeSet<String>>,
+    /// Sorted references of each Bundle by its name.
+    references: HashMap<Arc<str>, Box<[Reference]>>,
+    /// References with the name of a Bundle that has them. Most references belong to one Bundle, so one set needs less memory
+    /// than a set of names per reference.
+    names: BTreeSet<(Reference, Arc<str>)>,
 }
 
-/// A reference of a Bundle.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A reference of a Bundle. Clones share the value.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Reference {
     /// Uid of the Bundle itself.
-    Uid(String),
+    Uid(Arc<str>),
     /// Uid of the controlling owner.
-    Owner(String),
+    Owner(Arc<str>),
     /// Name of a BundleInstance, in the labels of a Bundle without owners.
-    Released(String),
+    Released(Arc<str>),
     /// Content that the status references.
-    Content(Digest),
+    Content(Arc<Digest>),
     /// A Secret in the spec of a Bundle that is not unpacked.
-    Secret(String),
+    Secret(Arc<str>),
     /// A source ConfigMap of a Bundle that is not unpacked.
-    ConfigMap(String),
+    ConfigMap(Arc<str>),
 }
 
 /// Returns an empty cache, and the future that keeps it in sync.
@@ -185,39 +187,39 @@ impl BundleCache {
     /// Returns the Bundles whose controlling owner has a uid, and the Bundles without owners whose labels name a
     /// BundleInstance.
     pub(crate) fn of_instance(&self, uid: &str, name: &str) -> Vec<Arc<Bundle>> {
-        let mut names = self.find(&Reference::Owner(uid.to_owned()));
-        names.extend(self.find(&Reference::Released(name.to_owned())));
+        let mut names = self.find(&Reference::Owner(uid.into()));
+        names.extend(self.find(&Reference::Released(name.into())));
         names.iter().filter_map(|name| self.get(name)).collect()
     }
 
     /// Reports whether the Bundle with a uid exists.
     pub(super) fn has(&self, uid: &str) -> bool {
-        self.refers(&Reference::Uid(uid.to_owned()))
+        self.refers(&Reference::Uid(uid.into()))
     }
 
     /// Reports whether a Bundle references content.
     pub(super) fn names(&self, content: Digest) -> bool {
-        self.refers(&Reference::Content(content))
+        self.refers(&Reference::Content(Arc::new(content)))
     }
 
     /// Returns the names of the Bundles that wait for a Secret.
     pub(super) fn of_secret(&self, name: &str) -> Vec<String> {
-        self.find(&Reference::Secret(name.to_owned()))
+        self.find(&Reference::Secret(name.into()))
     }
 
     /// Returns the names of the Bundles that wait for a ConfigMap.
     pub(super) fn of_config_map(&self, name: &str) -> Vec<String> {
-        self.find(&Reference::ConfigMap(name.to_owned()))
+        self.find(&Reference::ConfigMap(name.into()))
     }
 
     fn refers(&self, reference: &Reference) -> bool {
-        self.state.lock().index.names.contains_key(reference)
+        let state = self.state.lock();
+        state.index.find(reference).next().is_some()
     }
 
     fn find(&self, reference: &Reference) -> Vec<String> {
         let state = self.state.lock();
-        let names = state.index.names.get(reference);
-        names.into_iter().flatten().cloned().collect()
+        state.index.find(reference).map(str::to_owned).collect()
     }
 }
 
@@ -237,47 +239,55 @@ impl Index {
     fn insert(&mut self, bundle: &Bundle) {
         let name = bundle.name_any();
         let references = references(bundle);
-        if self.references.get(&name) == Some(&references) {
+        if self.references.get(name.as_str()) == Some(&references) {
             return;
         }
         self.remove(&name);
+        let name: Arc<str> = name.into();
         for reference in &references {
-            let names = self.names.entry(reference.clone()).or_default();
-            names.insert(name.clone());
+            self.names.insert((reference.clone(), Arc::clone(&name)));
         }
         self.references.insert(name, references);
     }
 
     fn remove(&mut self, name: &str) {
-        for reference in self.references.remove(name).into_iter().flatten() {
-            if let Some(names) = self.names.get_mut(&reference) {
-                names.remove(name);
-                if names.is_empty() {
-                    self.names.remove(&reference);
-                }
-            }
+        let Some((name, references)) = self.references.remove_entry(name) else {
+            return;
+        };
+        for reference in references {
+            self.names.remove(&(reference, Arc::clone(&name)));
         }
+    }
+
+    /// Returns the names of the Bundles with a reference, in order.
+    fn find<'a>(&'a self, reference: &'a Reference) -> impl Iterator<Item = &'a str> {
+        let first = (reference.clone(), Arc::<str>::default());
+        self.names
+            .range(first..)
+            .take_while(move |(found, _)| found == reference)
+            .map(|(_, name)| &**name)
     }
 }
 
-fn references(bundle: &Bundle) -> BTreeSet<Reference> {
-    let mut references = BTreeSet::from([Reference::Uid(uid(bundle).to_owned())]);
+/// Returns the references of a Bundle, sorted and without duplicates.
+fn references(bundle: &Bundle) -> Box<[Reference]> {
+    let mut references = vec![Reference::Uid(uid(bundle).into())];
     let owners = bundle.owner_references();
     let owner = owners.iter().filter(|owner| owner.controller == Some(true));
-    references.extend(owner.map(|owner| Reference::Owner(owner.uid.clone())));
+    references.extend(owner.map(|owner| Reference::Owner(owner.uid.as_str().into())));
     if owners.is_empty() {
-        let instance = bundle.labels().get(labels::OWNER_NAME).cloned();
-        references.extend(instance.map(Reference::Released));
+        let instance = bundle.labels().get(labels::OWNER_NAME);
+        references.extend(instance.map(|name| Reference::Released(name.as_str().into())));
     }
-    references.extend(content(bundle).map(Reference::Content));
+    references.extend(content(bundle).map(|content| Reference::Content(Arc::new(content))));
     if !is_unpacked(bundle) {
         let spec = &bundle.spec.source;
-        let secret = source::secret(spec).map(str::to_owned);
-        references.extend(secret.map(Reference::Secret));
-        references
-            .extend(source::config_maps(spec).map(|name| Reference::ConfigMap(name.to_owned())));
+        references.extend(source::secret(spec).map(|name| Reference::Secret(name.into())));
+        references.extend(source::config_maps(spec).map(|name| Reference::ConfigMap(name.into())));
     }
-    references
+    references.sort_unstable();
+    references.dedup();
+    references.into_boxed_slice()
 }
 
 /// Returns the content that the status of a Bundle references.

@@ -10,8 +10,8 @@ use super::outcome::RetryClass;
 /// Back-off of one kind of attempt.
 #[derive(Debug, Default)]
 pub(crate) struct RolloutBackoff {
-    /// Delay after the last failure; `None` after a success.
-    pending: Option<PendingRetry>,
+    /// Delay after the last failure; `None` after a success. Boxed, because most attempts succeed.
+    pending: Option<Box<PendingRetry>>,
     /// Number of attempts since the last success.
     attempts: u32,
 }
@@ -51,11 +51,11 @@ impl RolloutBackoff {
         };
         let wait = back_off(self.attempts, retry, fastrand::f64());
         let until = now.checked_add(wait).unwrap_or(now);
-        self.pending = Some(PendingRetry {
+        self.pending = Some(Box::new(PendingRetry {
             attempt_key,
             until,
             wait,
-        });
+        }));
         wait
     }
 

@@ -7,14 +7,17 @@ use std::{
 
 use manifests::{
     api::{
-        bundle_instance::BundleInstance, config::ClusterOperator,
-        platform_operator::PlatformOperator, platform_status::PlatformStatus,
+        config::ClusterOperator, platform_operator::PlatformOperator,
+        platform_status::PlatformStatus,
     },
     object::truncate,
     openshift::ClusterRelease,
 };
 
-use super::subscriptions::{Service, Subscription};
+use super::{
+    instance::ObservedInstance,
+    subscriptions::{Service, Subscription},
+};
 
 /// Maximum length of an error of the API server, in characters.
 const MAX_REASON_LEN: usize = 400;
@@ -45,7 +48,7 @@ enum SyncState {
 pub(crate) struct ClusterState {
     pub(crate) operators: ObjectCache<PlatformOperator>,
     /// BundleInstances of all owners.
-    pub(crate) instances: ObjectCache<BundleInstance>,
+    pub(crate) instances: ObjectCache<ObservedInstance>,
     pub(crate) version: ObjectCache<ClusterRelease>,
     /// Reason and message of the OperatorConditions that block upgrades.
     pub(crate) refusals: ObjectCache<(String, String)>,

@@ -35,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     cache::ClusterState,
     decide::{Decision, DecisionInputs, LastStatuses, decide},
+    instance::ObservedInstance,
     model::{AGGREGATED, CORE},
     publish::PublishState,
     reduce, removed_apis,
@@ -46,9 +47,11 @@ use crate::controllers::context::Context;
 
 /// Minimum delay between a change and its evaluation, which collects further changes.
 const MIN_DELAY: Duration = Duration::from_millis(200);
+/// Maximum delay. An evaluation of tens of thousands of instances takes longer than the ratio allows.
+const MAX_DELAY: Duration = Duration::from_secs(5);
 /// Ratio of the delay to the duration of the previous evaluation. An evaluation reads all instances. While many of them
 /// change, it uses a small part of a processor, regardless of their number.
-const DELAY_RATIO: u32 = 19;
+const DELAY_RATIO: u32 = 99;
 /// Page size of lists of ClusterServiceVersions, each of which may reach a megabyte.
 const PAGE_SIZE: u32 = 50;
 
@@ -118,7 +121,7 @@ impl AggregatorState {
                 Box::pin(
                     Informer {
                         config: all(),
-                        read: reduce::instance,
+                        read: |instance: BundleInstance| Some(ObservedInstance::new(&instance)),
                         place: |facts| &mut facts.instances,
                     }
                     .run(self)
@@ -234,7 +237,7 @@ impl AggregatorState {
         let now = (ctx.now)();
         let started = Instant::now();
         let decided = self.decided(&state.written(), version.as_ref(), now);
-        *delay = (started.elapsed() * DELAY_RATIO).max(MIN_DELAY);
+        *delay = (started.elapsed() * DELAY_RATIO).clamp(MIN_DELAY, MAX_DELAY);
         let decided = decided?;
         ctx.catalogs.track_installed(decided.packages.clone());
         if let Some(maxima) = &decided.maxima {
@@ -267,11 +270,12 @@ impl AggregatorState {
             let declared = catalogs.said_by(catalog, package, bundle, version)?;
             Some((declared, catalogs.lowest(package, bundle, version)))
         };
-        let remedy = |instance: &BundleInstance, owner: Option<&PlatformOperator>, release| {
+        let remedy = |instance: &ObservedInstance, owner: Option<&PlatformOperator>, release| {
             removed_apis::remedy(instance, owner, catalogs, (release, kubernetes))
         };
         let running = kubernetes.map(|version| KubeVersion::new(version.major, version.minor));
-        let removed = |instance: &BundleInstance| self.ctx.removed_apis.removed(instance, running);
+        let removed =
+            |instance: &ObservedInstance| self.ctx.removed_apis.removed(instance, running);
         let outside = DecisionInputs {
             release: settings.release.as_deref(),
             system_namespace: &settings.system_namespace,

@@ -9,10 +9,8 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use manifests::{
     api::{
-        bundle_instance::BundleInstance,
         condition,
         config::{CLUSTER_VERSION, ClusterOperator, ClusterOperatorStatus},
-        labels,
         platform_operator::PlatformOperator,
         platform_status::{Concern, Effect, NAME, OperatorDetails, PlatformStatusStatus},
     },
@@ -21,6 +19,7 @@ use manifests::{
 
 use super::{
     cache::{ClusterState, ObjectCache},
+    instance::ObservedInstance,
     model::{self, AGGREGATED, Input, Output},
     removed_apis::Removed,
     subscriptions::{Entry, entries},
@@ -38,7 +37,7 @@ use crate::{
 
 /// Returns the remedy for an instance that blocks cluster upgrades.
 type Remedies<'a> =
-    dyn Fn(&BundleInstance, Option<&PlatformOperator>, Release) -> UpgradeRemedy + 'a;
+    dyn Fn(&ObservedInstance, Option<&PlatformOperator>, Release) -> UpgradeRemedy + 'a;
 
 /// Inputs of a decision besides the watched objects.
 pub(crate) struct DecisionInputs<'a> {
@@ -55,7 +54,7 @@ pub(crate) struct DecisionInputs<'a> {
     /// Returns the remedy for an instance, of this platform operator, that runs on a release and not on the next one.
     pub(crate) remedy: &'a Remedies<'a>,
     /// Returns the uses of APIs that the next minor version of Kubernetes removes.
-    pub(crate) removed: &'a dyn Fn(&BundleInstance) -> Removed,
+    pub(crate) removed: &'a dyn Fn(&ObservedInstance) -> Removed,
     /// Statuses of the last writes.
     pub(crate) written: &'a LastStatuses,
     /// Minor version of Kubernetes; `None` while it is not known.
@@ -258,7 +257,7 @@ fn collect_maxima(
 ) {
     let mut packages = BTreeSet::new();
     let declared = facts.instances.all().filter_map(|instance| {
-        let identity = upgradeable::identity(instance)?;
+        let identity = instance.identity()?;
         let maximum = (outside.catalogs)(&identity);
         let key = identity.key();
         packages.insert(identity.package);
@@ -286,8 +285,7 @@ fn instances(
 ) -> Vec<InstalledOperator> {
     let instances = facts.instances.all().filter_map(|instance| {
         let mut operator = InstalledOperator::of_instance(instance, maxima)?;
-        let info = &instance.status.as_ref()?.facts;
-        let condition = info.cluster_service_version.as_deref();
+        let condition = instance.cluster_service_version.as_deref();
         operator.refusal = condition.and_then(|name| refusal(facts, &operator.namespace, name));
         let removed = (outside.removed)(instance);
         operator.removed_apis = removed.messages;
@@ -298,7 +296,7 @@ fn instances(
         if let ClusterKind::OpenShift(Ok(release)) = cluster
             && operator.blocks(*release)
         {
-            let owner = instance.labels().get(labels::PLATFORM_OPERATOR);
+            let owner = instance.owner.as_deref();
             let owner = owner.and_then(|name| facts.operators.get(name));
             operator.remedy = (outside.remedy)(instance, owner, *release);
         }

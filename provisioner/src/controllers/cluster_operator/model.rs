@@ -25,7 +25,6 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use manifests::{
     api::{
-        bundle_instance::BundleInstance,
         config::{ClusterOperatorStatus, ObjectReference, OperandVersion},
         limits,
         platform_operator::PlatformOperator,
@@ -42,7 +41,7 @@ use self::{
     conditions::{Condition, PreviousConditions, Status},
     operators::{OperatorSummary, count},
 };
-use super::upgradeable::UpgradeAssessment;
+use super::{instance::ObservedInstance, upgradeable::UpgradeAssessment};
 
 /// Name of the ClusterOperator for all platform operators.
 pub const AGGREGATED: &str = "platform-operators-aggregated";
@@ -74,7 +73,7 @@ pub struct Input<'a> {
     /// All PlatformOperators, or the reason why they cannot be listed.
     pub operators: Result<Vec<&'a PlatformOperator>, &'a str>,
     /// BundleInstances of the operators; others are ignored.
-    pub instances: Vec<&'a BundleInstance>,
+    pub instances: Vec<&'a ObservedInstance>,
     /// Whether the first installation of the cluster is incomplete, by its ClusterVersion. False without a ClusterVersion.
     pub is_installing: bool,
     /// Whether the cluster is being updated. Nodes restart then, so that unhealthy operators do not make the cluster

@@ -12,10 +12,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::{CustomResource, Resource};
 use manifests::{
     api::{
-        bundle_instance::{BundleInstance, RevisionStatus},
         condition,
         config::{ClusterOperator, ClusterVersion, ObjectReference},
-        labels, limits,
+        limits,
         operator_condition::{OperatorCondition, OperatorConditionSpec, OperatorConditionStatus},
         platform_operator::PlatformOperator,
         platform_status::PlatformStatus,
@@ -27,14 +26,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     model::{AGGREGATED, CORE},
-    removed_apis,
     subscriptions::{Service, Subscription},
     upgradeable,
 };
 use crate::controllers::catalog_source::CatalogKey;
 
 /// Maximum length of a cached message, in characters; more than is published of it.
-const MAX_MESSAGE_LEN: usize = 400;
+pub(super) const MAX_MESSAGE_LEN: usize = 400;
 /// Maximum length of the name of an object.
 const MAX_NAME: usize = 253;
 /// Maximum number of ClusterServiceVersions that count as a component's own.
@@ -153,36 +151,9 @@ pub(crate) fn operator(mut operator: PlatformOperator) -> Option<PlatformOperato
     Some(operator)
 }
 
-pub(crate) fn instance(mut instance: BundleInstance) -> Option<BundleInstance> {
-    let metadata = &mut instance.metadata;
-    metadata.managed_fields = None;
-    if let Some(annotations) = &mut metadata.annotations {
-        annotations.retain(|key, _| key == labels::CHOSEN_BUNDLE);
-    }
-    (metadata.resource_version, metadata.generation) = (None, None);
-    instance.spec.template = manifests::api::bundle_instance::BundleTemplate::default();
-    instance.spec.config = None;
-    if let Some(status) = &mut instance.status {
-        // The ServiceAccounts are looked up in the calls that the cluster counts.
-        if let Some(inventory) = &mut status.inventory {
-            inventory.kinds.retain(removed_apis::lists_accounts);
-            inventory.more = None;
-        }
-        status.revisions.retain(RevisionStatus::is_live);
-        status.waiting = Vec::new();
-        status.released = Vec::new();
-        let needed = [
-            condition::HAS_VALID_BUNDLE,
-            condition::INSTALLED,
-            condition::HEALTHY,
-        ];
-        retain(&mut status.conditions, &needed);
-    }
-    Some(instance)
-}
-
 fn retain(conditions: &mut Vec<Condition>, types: &[&str]) {
     conditions.retain(|condition| types.contains(&condition.type_.as_str()));
+    conditions.shrink_to_fit();
     for condition in conditions {
         condition.message = truncate(&condition.message, MAX_MESSAGE_LEN);
         condition.observed_generation = None;

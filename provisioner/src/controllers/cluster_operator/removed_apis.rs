@@ -18,11 +18,11 @@ mod uses;
 
 use catalog::{
     choose::{self, ChannelScope, Installed, Offer, Request, RequiredUpgrade},
-    model::{PLAIN_V0, REGISTRY_V1, Release as Packed},
+    model::{PLAIN_V0, REGISTRY_V1},
 };
 use convert::removed_apis::request_counts::ApiCalls;
 use manifests::{
-    api::{bundle_instance::BundleInstance, platform_operator::PlatformOperator},
+    api::platform_operator::{CatalogRef, PlatformOperator},
     openshift::Release,
     version::{KubeVersion, Version},
     version_range::Range,
@@ -30,14 +30,12 @@ use manifests::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::upgradeable::{self, UpgradeRemedy};
+use super::{instance::ObservedInstance, upgradeable::UpgradeRemedy};
 use crate::controllers::{
-    catalog_source::Catalogs,
-    context::Context,
-    platform_operator::{choose::requested_catalog, installed},
+    catalog_source::Catalogs, context::Context, platform_operator::choose::requested_catalog,
 };
 
-pub use self::uses::{Removed, lists_accounts};
+pub use self::uses::Removed;
 
 /// Calls to removed APIs that the cluster counted.
 #[derive(Debug, Default)]
@@ -50,7 +48,7 @@ pub struct RemovedApiUsage {
 impl RemovedApiUsage {
     /// Returns the uses of APIs that the next minor version of Kubernetes removes, by an instance on a cluster that runs
     /// `running`, if the version is known.
-    pub fn removed(&self, instance: &BundleInstance, running: Option<KubeVersion>) -> Removed {
+    pub fn removed(&self, instance: &ObservedInstance, running: Option<KubeVersion>) -> Removed {
         let of = |running| uses::removed(instance, &self.calls.borrow(), running);
         running.map_or_else(Removed::unknown, of)
     }
@@ -81,16 +79,16 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
 /// Returns the remedy for an operator that blocks cluster upgrades. `owner` is its platform operator, whose spec determines
 /// the channel and the catalog.
 pub fn remedy(
-    instance: &BundleInstance,
+    instance: &ObservedInstance,
     owner: Option<&PlatformOperator>,
     catalogs: &Catalogs,
     running: (Release, Option<&Version>),
 ) -> UpgradeRemedy {
-    let Some(package) = package(instance) else {
+    let Some(package) = instance.package.as_deref() else {
         return UpgradeRemedy::None;
     };
-    let only = owner.and_then(|operator| requested_catalog(operator, Some(instance)));
-    let offers = catalogs.offers(&package, only.as_ref());
+    let only = owner.and_then(|operator| resolve_catalog(operator, instance.installed.as_ref()));
+    let offers = catalogs.offers(package, only.as_ref());
     match upgrade_path(instance, owner, &offers.list(), running) {
         UpgradeRemedy::None if !catalogs.is_synced() => {
             UpgradeRemedy::Unknown("catalogs have not been listed yet".to_owned())
@@ -99,40 +97,46 @@ pub fn remedy(
     }
 }
 
-/// Returns the package of the installed bundle.
-fn package(instance: &BundleInstance) -> Option<String> {
-    let package = upgradeable::identity(instance).map(|identity| identity.package);
-    package.or_else(|| instance.status.as_ref()?.facts.package.clone())
+/// Returns the catalog that a platform operator requests. If `spec.catalog` has no namespace, that of the installed bundle's
+/// catalog with the same name is used, or else the recorded one.
+fn resolve_catalog(
+    operator: &PlatformOperator,
+    installed: Option<&Installed>,
+) -> Option<CatalogRef> {
+    let Some(chosen) = installed.and_then(|installed| installed.catalog.as_ref()) else {
+        return requested_catalog(operator, None);
+    };
+    let mut requested = operator.spec.catalog.clone()?;
+    if requested.namespace.is_none()
+        && let Some((namespace, name)) = chosen.split_once('/')
+        && name == requested.name
+    {
+        requested.namespace = Some(namespace.to_owned());
+    }
+    Some(requested)
 }
 
 /// Returns the newest version that the operator can be upgraded to on the current cluster and that supports the next
 /// release. `offers` are those of its package.
 fn upgrade_path(
-    instance: &BundleInstance,
+    instance: &ObservedInstance,
     owner: Option<&PlatformOperator>,
     offers: &[Offer<'_>],
     (running, kubernetes): (Release, Option<&Version>),
 ) -> UpgradeRemedy {
-    let (Some(package), Some(bundle)) = (package(instance), installed::installed(instance)) else {
+    let (Some(package), Some(installed)) = (instance.package.as_deref(), &instance.installed)
+    else {
         return UpgradeRemedy::None;
-    };
-    let installed = Installed {
-        name: bundle.name,
-        version: bundle.version.map(|version| Packed {
-            version,
-            release: bundle.release,
-        }),
-        catalog: bundle.catalog,
     };
     let spec = owner.map(|operator| &operator.spec);
     let range = spec.and_then(|spec| Range::parse(spec.version.as_deref()?).ok());
     let request = Request {
-        package: &package,
+        package,
         channel: spec.and_then(|spec| spec.channel.as_deref()),
         range: range.as_ref(),
         minor: None,
         newest: None,
-        installed: Some(&installed),
+        installed: Some(installed),
         openshift: Some(running),
         kubernetes,
         media_types: &[REGISTRY_V1, PLAIN_V0],

@@ -11,7 +11,7 @@ use kube::{
 use manifests::{
     api::{
         bundle_instance::BundleInstance,
-        condition::INSTALLED,
+        condition::{self, INSTALLED},
         labels, limits,
         platform_operator::{PlatformOperator, PlatformOperatorStatus, reason},
     },
@@ -33,6 +33,7 @@ use crate::{
     controllers::{
         catalog_source::max_openshift::MaxOpenShiftVersions,
         cluster_operator::{
+            instance::ObservedInstance,
             removed_apis,
             upgradeable::{self, ClusterKind, InstalledOperator},
         },
@@ -396,12 +397,13 @@ fn verdict(
     {
         maxima.insert(identity.key(), maximum);
     }
-    let mut assessed = InstalledOperator::of_instance(instance, &maxima)?;
+    let instance = ObservedInstance::new(instance);
+    let mut assessed = InstalledOperator::of_instance(&instance, &maxima)?;
     if let ClusterKind::OpenShift(Ok(release)) = &facts.cluster
         && assessed.blocks(*release)
     {
         let running = (*release, facts.kubernetes.as_ref().ok());
-        assessed.remedy = removed_apis::remedy(instance, Some(operator), catalogs, running);
+        assessed.remedy = removed_apis::remedy(&instance, Some(operator), catalogs, running);
     }
     Some(upgradeable::assess(&facts.cluster, [&assessed], &[]))
 }
@@ -434,12 +436,8 @@ async fn report(
         return Ok(());
     };
     shared.record_status(&name, status, written.status.as_ref());
-    let find = |status: &PlatformOperatorStatus| {
-        let mut conditions = status.conditions.iter();
-        conditions
-            .find(|condition| condition.type_ == INSTALLED)
-            .cloned()
-    };
+    let find =
+        |status: &PlatformOperatorStatus| condition::find(&status.conditions, INSTALLED).cloned();
     let (was, is) = (find(&before), find(status));
     if let Some(is) = is
         && was.is_none_or(|was| (was.status, was.reason) != (is.status.clone(), is.reason.clone()))

@@ -1,14 +1,15 @@
 use serde_json::{Value, json};
+use unpacker::http_client::Proxies;
 
 use super::*;
 
 fn secret(type_: &str, data: &[(&str, &[u8])]) -> Secret {
-    let data = data.iter();
-    let data =
-        data.map(|(key, value)| ((*key).to_owned(), k8s_openapi::ByteString(value.to_vec())));
-    let metadata =
-        with!(kube::api::ObjectMeta, name: Some("s".to_owned()), namespace: Some("ns".to_owned()));
-    with!(Secret, metadata, type_: Some(type_.to_owned()), data: Some(data.collect()))
+    let secret: Secret = object!({"metadata": {"name": "s", "namespace": "ns"}, "type": type_});
+    let data = data.iter().map(|&(key, value)| {
+        let value = k8s_openapi::ByteString(value.to_vec());
+        (key.to_owned(), value)
+    });
+    with!(secret => data: Some(data.collect()))
 }
 
 fn read(spec: Value, secret: Option<&Secret>) -> Result<Access, String> {
@@ -21,6 +22,22 @@ const KEY: &[(&str, &[u8])] = &[("ssh-privatekey", b"hush"), ("ssh-knownhosts", 
 
 fn git(repository: &str) -> Value {
     json!({"type": "git", "git": {"repository": repository, "ref": {"branch": "b"}, "auth": {"insecureSkipVerify": true}}})
+}
+
+#[test]
+fn settings_of_flags_apply_to_each_source() {
+    let proxies = Some(Proxies::of_cluster("http://proxy:3128", "", ""));
+    let flags = with!(Access::default() => trust.roots: BEGIN.to_owned(), proxies: proxies);
+    for source in [
+        json!({"type": "image", "image": {"ref": "quay.io/a/b"}}),
+        git("https://example.com/r"),
+        json!({"type": "http", "http": {"url": "https://example.com/a.tgz"}}),
+    ] {
+        let spec: BundleSource = serde_json::from_value(source.clone()).unwrap();
+        let access = with(flags.clone(), &spec, None).unwrap();
+        assert_eq!(access.trust.roots, flags.trust.roots, "{source}");
+        assert_eq!(access.proxies, flags.proxies, "{source}");
+    }
 }
 
 #[test]
@@ -102,9 +119,8 @@ fn wrong_secret_type_is_reported_without_its_data() {
         assert!(error.contains(expected), "{error}");
         assert!(!error.contains("hush"), "{error}");
     }
-    let image =
-        json!({"type": "image", "image": {"ref": "quay.io/a/b", "certificateData": "hush"}});
-    let error = read(image, None).unwrap_err();
+    let image = json!({"ref": "quay.io/a/b", "certificateData": "hush"});
+    let error = read(json!({"type": "image", "image": image}), None).unwrap_err();
     assert!(error.contains("certificateData contains no certificate") && !error.contains("hush"));
 }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use manifests::{
     api::{
-        bundle_instance::BundleInstance,
         config::{ClusterOperator, ClusterOperatorSpec, ClusterOperatorStatus},
         platform_operator::PlatformOperator,
     },
@@ -19,6 +18,7 @@ use crate::controllers::{
     cluster_operator::{
         cache::{ClusterState, ObjectCache},
         decide::{Decision, DecisionInputs, LastStatuses, StatusTarget, decide},
+        instance::ObservedInstance,
         model::AGGREGATED,
         reduce,
         removed_apis::Removed,
@@ -47,9 +47,9 @@ fn facts() -> ClusterState {
 }
 
 /// Returns a BundleInstance with an installed bundle, as it is cached.
-fn instance(name: &str, newest: &str) -> BundleInstance {
+fn instance(name: &str, newest: &str) -> ObservedInstance {
     let digest = format!("sha256:{}", "a".repeat(64));
-    let instance = object!({
+    ObservedInstance::new(&object!({
         "metadata": {"name": name},
         "status": {
             "installedBundleName": "b", "installNamespace": "ns", "package": name, "version": "1.0.0",
@@ -57,8 +57,7 @@ fn instance(name: &str, newest: &str) -> BundleInstance {
             "resolvedSource": {"type": "image", "image": {"ref": format!("quay.io/{name}@{digest}")}},
             "inventory": {"count": 1, "kinds": []},
         },
-    });
-    reduce::instance(instance).unwrap()
+    }))
 }
 
 #[derive(Default)]
@@ -86,14 +85,14 @@ fn decided(facts: &ClusterState, inputs: &TestInputs) -> Option<Decision> {
         let lowest = inputs.lowest.clone();
         Some((named.clone(), lowest.unwrap_or(named)))
     };
-    let remedy = |instance: &BundleInstance, _: Option<&PlatformOperator>, release: Release| {
-        let facts = &instance.status.as_ref().unwrap().facts;
-        let (package, than) = (facts.package.as_ref(), facts.version.as_ref());
-        let next = release.next();
-        let version = format!("{}-after-{}-on-{next}", package.unwrap(), than.unwrap());
+    let remedy = |instance: &ObservedInstance, _: Option<&PlatformOperator>, release: Release| {
+        let installed = instance.installed.as_ref().unwrap();
+        let (package, than) = (instance.package.as_ref(), installed.version.as_ref());
+        let (than, next) = (&than.unwrap().version, release.next());
+        let version = format!("{}-after-{than}-on-{next}", package.unwrap());
         UpgradeRemedy::Upgrade(version)
     };
-    let removed = |_: &BundleInstance| inputs.removed.clone();
+    let removed = |_: &ObservedInstance| inputs.removed.clone();
     let outside = DecisionInputs {
         release: inputs.release,
         system_namespace: "system",
@@ -320,9 +319,6 @@ fn operator_condition_without_a_spec_is_ignored() {
 
 #[test]
 fn only_needed_fields_of_objects_are_cached() {
-    let instance = instance("etcd", "4.12");
-    let status = instance.status.unwrap();
-    let inventory = status.inventory.unwrap();
     let long = "x".repeat(30_000);
     let condition = crate::fixtures::condition("Installed", "False", "InstallFailed", &long);
     let operator = object!({
@@ -330,11 +326,58 @@ fn only_needed_fields_of_objects_are_cached() {
     });
     let operator = reduce::operator(operator).unwrap();
     assert_rows! {
-        instance.spec.template.spec.source.image => None;
-        (inventory.kinds.len(), inventory.count) => (0, 1);
-        status.facts.package.as_deref() => Some("etcd");
         operator.status.unwrap().conditions[0].message.chars().count() <= 401 => true;
     }
+}
+
+#[test]
+fn only_changes_that_decisions_need_are_news() {
+    let message = "x".repeat(30_000);
+    let conditions = [
+        crate::fixtures::condition("Installed", "True", "InstallationSucceeded", &message),
+        crate::fixtures::condition("Healthy", "False", "Unhealthy", &message),
+    ];
+    let revision = json!({
+        "number": 1, "state": "Active", "cause": "Install", "bundle": "b", "digest": "d", "checksum": "c", "parts": 1,
+        "created": "2026-01-01T00:00:00Z", "removedApis": [],
+    });
+    let instance = json!({
+        "metadata": {"name": "etcd", "labels": {"core.rukpak.io/platform-operator": "etcd"}, "generation": 1},
+        "status": {
+            "conditions": conditions, "installedBundleName": "b", "observedGeneration": 1, "revisions": [revision],
+            "inventory": {"count": 1, "kinds": [
+                {"apiVersion": "v1", "kind": "ServiceAccount", "objects": ["ns/etcd 0f1e2d3c4b5a"]},
+            ]},
+        },
+    });
+    let observed = |path: &str, value: Value| {
+        let mut instance = instance.clone();
+        if let Some(field) = instance.pointer_mut(path) {
+            *field = value;
+        }
+        ObservedInstance::new(&object!(instance))
+    };
+    let is_news = |path: &str, value: Value| {
+        let mut facts = facts();
+        facts
+            .instances
+            .put("etcd".into(), observed("", instance.clone()));
+        facts.instances.put("etcd".into(), observed(path, value))
+    };
+    let problem = observed("", instance.clone()).problem.unwrap();
+    assert!(problem.message.chars().count() <= 401);
+    assert!(size_of::<ObservedInstance>() <= 320);
+    assert_each!(|path, value, expected| is_news(path, value) => expected;
+        "/metadata/generation", json!(2) => false;
+        "/status/observedGeneration", json!(2) => false;
+        "/status/conditions/0/message", json!("installed") => false;
+        "/status/conditions/1/message", json!("0 of 1 ready") => true;
+        "/status/conditions/1/status", json!("True") => true;
+        "/status/inventory/kinds/0/objects/0", json!("ns/etcd a5b4c3d2e1f0") => false;
+        "/status/inventory/kinds/0/objects/0", json!("ns/moon 0f1e2d3c4b5a") => true;
+        "/status/revisions/0/checksum", json!("e") => false;
+        "/status/revisions/0/removedApis", json!(null) => true;
+    );
 }
 
 #[test]

@@ -7,8 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use manifests::{
     api::{
-        bundle_instance::BundleInstance,
-        condition::{self, reason as below},
+        condition,
         config::ObjectReference,
         limits,
         platform_operator::{PlatformOperator, reason::INSTALL_PENDING},
@@ -18,6 +17,7 @@ use manifests::{
 };
 
 use super::{DEGRADED_AFTER, Input, conditions::whole_seconds, time};
+use crate::controllers::cluster_operator::instance::ObservedInstance;
 
 /// Maximum number of operators that a message names.
 const MAX_NAMED: usize = 50;
@@ -60,10 +60,10 @@ pub(super) fn count<'a>(
     input: &Input<'a>,
     before: &OperatorDetails,
 ) -> OperatorSummary<'a> {
-    let instances: BTreeMap<String, &BundleInstance> = input
+    let instances: BTreeMap<&str, &ObservedInstance> = input
         .instances
         .iter()
-        .map(|instance| (instance.name_any(), *instance))
+        .map(|&instance| (&*instance.name, instance))
         .collect();
     let mut sorted: Vec<(String, &PlatformOperator)> = operators
         .iter()
@@ -85,9 +85,7 @@ pub(super) fn count<'a>(
         let instance = instances
             .get(operator.active_instance().unwrap_or(&name))
             .copied();
-        namespaces.extend(
-            instance.and_then(|instance| instance.status.as_ref()?.install_namespace.as_deref()),
-        );
+        namespaces.extend(instance.and_then(|instance| instance.install_namespace.as_deref()));
         let installed = of_type(
             operator
                 .status
@@ -98,7 +96,7 @@ pub(super) fn count<'a>(
         if installed.is_some_and(|condition| condition.status == "True") {
             let problem = instance
                 .filter(|_| !input.is_updating)
-                .and_then(operator_problem);
+                .and_then(|instance| instance.problem.as_deref());
             if let Some(problem) = problem {
                 let mut since = problem.since;
                 if problem.has_no_time {
@@ -111,7 +109,7 @@ pub(super) fn count<'a>(
                     since = since.min(own);
                 }
                 if deadline.has_passed(since) {
-                    unhealthy.push((name, problem.message));
+                    unhealthy.push((name, problem.message.clone()));
                 }
             }
             continue;
@@ -136,55 +134,6 @@ pub(super) fn count<'a>(
         recheck: deadline.next,
     }
 }
-
-/// Problem of an installed operator.
-struct OperatorProblem {
-    /// Earliest time by the conditions that have one.
-    since: Timestamp,
-    /// Whether a condition without such a time reports a problem.
-    has_no_time: bool,
-    message: String,
-}
-
-fn operator_problem(instance: &BundleInstance) -> Option<OperatorProblem> {
-    let conditions = instance
-        .status
-        .as_ref()
-        .map(|status| status.conditions.as_slice());
-    let of = |type_| of_type(conditions, type_);
-    // The condition remains True after a failed upgrade or repair.
-    let failed =
-        of(condition::INSTALLED).filter(|condition| FAILED.contains(&condition.reason.as_str()));
-    let timed = [
-        // The next bundle of the operator.
-        of(condition::HAS_VALID_BUNDLE)
-            .filter(|condition| condition.status != "True" && condition.reason != below::PAUSED),
-        of(condition::HEALTHY).filter(|condition| condition.status == "False"),
-    ];
-    let timed = timed.into_iter().flatten();
-    let since = timed
-        .clone()
-        .map(|condition| time(&condition.last_transition_time))
-        .min();
-    let messages: Vec<&str> = failed
-        .into_iter()
-        .chain(timed)
-        .map(|condition| condition.message.as_str())
-        .collect();
-    (!messages.is_empty()).then(|| OperatorProblem {
-        since: since.unwrap_or(Timestamp::MAX),
-        has_no_time: failed.is_some(),
-        message: messages.join("; "),
-    })
-}
-
-/// Reasons of the condition Installed for an operator that is installed with a problem.
-const FAILED: [&str; 4] = [
-    below::INSTALLED_BUNDLE_REPLACED,
-    below::UPGRADE_FAILED,
-    below::RECONCILE_FAILED,
-    below::ROLLED_BACK,
-];
 
 fn of_type<'a>(conditions: Option<&'a [Condition]>, type_: &str) -> Option<&'a Condition> {
     conditions?

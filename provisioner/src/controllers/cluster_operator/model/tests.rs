@@ -133,7 +133,6 @@ fn status_is_healthy_without_platform_operators() {
     }
 }
 
-/// While the cluster is being installed, operators that are not installed keep it from being ready.
 // parity: openshift-7
 #[test]
 fn day_0_requires_all_operators_to_be_installed() {

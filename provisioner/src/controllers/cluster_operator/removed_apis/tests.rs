@@ -1,9 +1,12 @@
 use catalog::choose::{CatalogAnswer, Offer};
 use convert::removed_apis::request_counts::RequestCount;
-use manifests::{api::labels, openshift::Release};
+use manifests::{
+    api::{bundle_instance::BundleInstance, labels},
+    openshift::Release,
+};
 use serde_json::{Value, json};
 
-use super::{uses::removed, *};
+use super::*;
 use crate::controllers::platform_operator::fixtures::limited;
 
 fn instance() -> BundleInstance {
@@ -24,6 +27,14 @@ fn with_revisions(revisions: &Value) -> BundleInstance {
             "package": "tide", "clusterServiceVersion": "tide.v1.0.0", "version": "1.0.0", "revisions": revisions,
         },
     })
+}
+
+fn removed(instance: &BundleInstance, calls: &ApiCalls) -> Removed {
+    uses::removed(
+        &ObservedInstance::new(instance),
+        calls,
+        KubeVersion::new(1, 24),
+    )
 }
 
 fn counted(account: &str, until: &str) -> ApiCalls {
@@ -72,12 +83,12 @@ fn live_revisions_and_counted_calls_use_removed_apis() {
         json!([active(&[])]), counted("tide:operator", "1.25") => (vec![], false);
         json!([active(&[])]), counted("other:a1", "1.25") => (vec![], false);
     ] {
-        let found = removed(&with_revisions(&revisions), &calls, KubeVersion::new(1, 24));
+        let found = removed(&with_revisions(&revisions), &calls);
         assert_rows!((found.messages.iter().map(String::as_str).collect(), found.is_incomplete) => expected, "{revisions}");
     }
     let absent =
         with!(instance() => |absent| absent.status.as_mut().unwrap().installed_bundle_name = None);
-    assert_rows!(removed(&absent, &none(), KubeVersion::new(1, 24)) => Removed::default());
+    assert_rows!(removed(&absent, &none()) => Removed::default());
 }
 
 #[test]
@@ -86,7 +97,7 @@ fn messages_about_removed_apis_are_bounded() {
     let roles: Vec<String> = roles.collect();
     let uses: Vec<_> = roles.iter().map(|role| ("1.25", &**role)).collect();
     let instance = with_revisions(&json!([active(&uses)]));
-    let found = removed(&instance, &ApiCalls::default(), KubeVersion::new(1, 24)).messages;
+    let found = removed(&instance, &ApiCalls::default()).messages;
     assert_eq!(found.len(), 65);
     assert_rows!(found[64] => "36 more uses of APIs that Kubernetes 1.25 does not serve");
 }
@@ -105,7 +116,8 @@ fn unblocking_version_is_installable_on_this_cluster() {
     let package = limited(&maxima.map(|(version, _)| version), &maxima);
     let found = |instance: &BundleInstance, answer: CatalogAnswer<'_>, release: u64| {
         let running = (Release::new(4, release), None);
-        upgrade_path(instance, None, &[offer(answer)], running)
+        let instance = ObservedInstance::new(instance);
+        upgrade_path(&instance, None, &[offer(answer)], running)
     };
     let whole = CatalogAnswer::Package(&package);
     let away = CatalogAnswer::Unavailable("away");
@@ -141,7 +153,7 @@ fn unblocking_version_is_installable_on_this_cluster() {
         found(&nameless, whole, 20) => upgrade;
         found(&nameless, away, 20) => unknown;
         // The bundle is from this catalog, so no other catalog is used.
-        upgrade_path(&nameless, None, &others, (Release::new(4, 20), None)) => unknown;
+        upgrade_path(&ObservedInstance::new(&nameless), None, &others, (Release::new(4, 20), None)) => unknown;
     }
 }
 
@@ -149,7 +161,7 @@ fn unblocking_version_is_installable_on_this_cluster() {
 fn unlisted_catalog_may_offer_an_unblocking_version() {
     let catalogs = Catalogs::default();
     assert_rows! {
-        remedy(&instance(), None, &catalogs, (Release::new(4, 20), None))
+        remedy(&ObservedInstance::new(&instance()), None, &catalogs, (Release::new(4, 20), None))
             => UpgradeRemedy::Unknown("catalogs have not been listed yet".to_owned());
     }
 }

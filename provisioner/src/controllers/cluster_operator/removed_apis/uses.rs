@@ -3,13 +3,9 @@
 use std::collections::BTreeSet;
 
 use convert::removed_apis::request_counts::ApiCalls;
-use manifests::{
-    api::{
-        bundle_instance::{BundleInstance, BundleInstanceStatus, InventoryKind, RemovedApi},
-        inventory_format,
-    },
-    version::KubeVersion,
-};
+use manifests::{api::bundle_instance::RemovedApi, version::KubeVersion};
+
+use crate::controllers::cluster_operator::instance::ObservedInstance;
 
 /// Maximum number of messages about one instance.
 const MAX_MESSAGES: usize = RemovedApi::MAX;
@@ -35,26 +31,17 @@ impl Removed {
 
 /// Returns the uses by an instance.
 pub(super) fn removed(
-    instance: &BundleInstance,
+    instance: &ObservedInstance,
     calls: &ApiCalls,
     running: KubeVersion,
 ) -> Removed {
-    let Some(status) = &instance.status else {
-        return Removed::default();
-    };
     let next = running.next();
     let removed_in = next.to_string();
-    let mut is_incomplete =
-        status.live().next().is_none() && status.installed_bundle_name.is_some();
-    let mut uses = BTreeSet::new();
-    for revision in status.live() {
-        is_incomplete |= revision.removed_apis.is_none();
-        let removed = revision.removed_apis.iter().flatten();
-        let removed = removed.filter(|removed| removed.removed_in == removed_in);
-        uses.extend(removed.map(|removed| removed.message.clone()));
-    }
-    let accounts = accounts(status, calls);
-    let called = calls.removed_api_calls(accounts.iter().map(String::as_str), running, next);
+    let removed = instance.removed_apis.iter();
+    let removed = removed.filter(|removed| removed.removed_in == removed_in);
+    let uses: BTreeSet<&str> = removed.map(|removed| removed.message.as_str()).collect();
+    let called = calls.removed_api_calls(instance.accounts.lines(), running, next);
+    let uses = uses.into_iter().map(str::to_owned);
     let messages = called.iter().map(ToString::to_string).chain(uses);
     let mut messages: Vec<String> = messages.collect();
     if messages.len() > MAX_MESSAGES {
@@ -66,22 +53,6 @@ pub(super) fn removed(
     }
     Removed {
         messages,
-        is_incomplete,
+        is_incomplete: instance.has_unlisted_uses,
     }
-}
-
-/// Returns the ServiceAccounts of an instance, as `namespace:name`, if any calls were counted.
-fn accounts(status: &BundleInstanceStatus, calls: &ApiCalls) -> Vec<String> {
-    let inventory = status.inventory.as_ref().filter(|_| !calls.is_empty());
-    let kinds = inventory.map_or(&[][..], |inventory| &inventory.kinds);
-    let accounts = kinds.iter().filter(|kind| lists_accounts(kind));
-    accounts
-        .flat_map(|kind| inventory_format::entries(std::slice::from_ref(kind)))
-        .map(|(identity, _)| format!("{}:{}", identity.namespace, identity.name))
-        .collect()
-}
-
-/// Reports whether a part of an inventory lists ServiceAccounts.
-pub fn lists_accounts(kind: &InventoryKind) -> bool {
-    kind.api_version == "v1" && kind.kind == "ServiceAccount"
 }

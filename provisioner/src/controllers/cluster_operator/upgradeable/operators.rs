@@ -2,49 +2,41 @@
 
 use convert::olm;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::ResourceExt as _;
 pub use manifests::api::bundle_identity::{Identity, identity, key};
 use manifests::{
-    api::{
-        bundle_instance::{BundleInstance, Constraint, RevisionStatus},
-        operator_condition::OperatorCondition,
-    },
+    api::operator_condition::OperatorCondition,
     openshift::{INSTALLED_PROPERTIES_ANNOTATION, Release, maximum},
 };
 
 use super::{InstalledOperator, UpgradeRemedy, olm::Reading};
-use crate::{
-    cluster::overrides::ContentDigests,
-    controllers::catalog_source::max_openshift::MaxOpenShiftVersions,
+use crate::controllers::{
+    catalog_source::max_openshift::MaxOpenShiftVersions,
+    cluster_operator::instance::ObservedInstance,
 };
 
 impl InstalledOperator {
     /// Reads a BundleInstance with installed objects, even of a partly applied bundle. The value of a catalog in `maxima`
     /// precedes that of the bundle if it is a release. Of several live revisions, the lowest release counts.
-    pub fn of_instance(instance: &BundleInstance, maxima: &MaxOpenShiftVersions) -> Option<Self> {
-        let status = instance.status.as_ref()?;
-        let revisions = status.revisions.iter();
-        let live: Vec<&RevisionStatus> = revisions.filter(|revision| revision.is_live()).collect();
-        let installed = status.installed_bundle_name.as_ref();
-        if installed.is_none() && live.is_empty() {
+    pub fn of_instance(instance: &ObservedInstance, maxima: &MaxOpenShiftVersions) -> Option<Self> {
+        if !instance.has_objects {
             return None;
         }
-        let of_catalog = identity(instance).and_then(|identity| maxima.get(&identity.key()));
-        let overridden = ContentDigests::of_installed(status)
-            .find(&instance.spec.overrides, Constraint::MaxOpenShiftVersion);
+        let identity = instance.identity();
+        let of_catalog = identity.and_then(|identity| maxima.get(&identity.key()));
         let operator = Self {
-            namespace: status.install_namespace.clone().unwrap_or_default(),
-            name: instance.name_any(),
-            max_openshift: status.facts.max_open_shift_version.clone(),
-            overridden: overridden.map(|found| found.reason.clone()),
+            namespace: instance
+                .install_namespace
+                .as_deref()
+                .unwrap_or_default()
+                .to_owned(),
+            name: instance.name.to_string(),
+            max_openshift: instance.max_openshift.as_deref().map(str::to_owned),
+            overridden: instance.overridden.as_deref().map(str::to_owned),
             ..Self::default()
         };
         let operator = operator.with_catalog(of_catalog);
-        let others = live
-            .into_iter()
-            .filter(|revision| Some(&revision.bundle) != installed);
-        let declared = others.filter_map(|revision| revision.max_open_shift_version.as_deref());
-        Some(declared.fold(operator, Self::at_most))
+        let others = instance.other_maxima.iter().map(AsRef::as_ref);
+        Some(others.fold(operator, Self::at_most))
     }
 
     /// Uses the value of another live revision if it is a lower release, or the only release. A value with an override is
@@ -138,7 +130,10 @@ impl InstalledOperator {
 mod tests {
     use std::collections::BTreeMap;
 
-    use manifests::{api::labels, openshift::MAX_ANNOTATION};
+    use manifests::{
+        api::{bundle_instance::BundleInstance, labels},
+        openshift::MAX_ANNOTATION,
+    };
     use serde_json::{Value, json};
 
     use super::*;
@@ -168,6 +163,10 @@ mod tests {
         object!({"metadata": {"name": "etcd"}, "spec": {"overrides": overrides}, "status": status})
     }
 
+    fn read(instance: &BundleInstance, maxima: &MaxOpenShiftVersions) -> Option<InstalledOperator> {
+        InstalledOperator::of_instance(&ObservedInstance::new(instance), maxima)
+    }
+
     // parity: max-6
     #[test]
     fn catalog_value_precedes_the_bundle_for_the_same_content() {
@@ -179,14 +178,13 @@ mod tests {
         });
         let value = |key: String| {
             let maxima = BTreeMap::from([(key, "\"4.13\"".to_owned())]);
-            let operator = InstalledOperator::of_instance(&instance(&status, &json!([])), &maxima);
+            let operator = read(&instance(&status, &json!([])), &maxima);
             operator.unwrap().max_openshift.unwrap()
         };
         let none = BTreeMap::new();
         let overridden = |digest: &str, constraint: &str| {
             let entry = json!({"constraint": constraint, "digest": digest, "reason": "tested"});
-            let instance = instance(&status, &json!([entry]));
-            let operator = InstalledOperator::of_instance(&instance, &none);
+            let operator = read(&instance(&status, &json!([entry])), &none);
             operator.unwrap().overridden
         };
         let waiting = instance(&json!({"package": "etcd"}), &json!([]));
@@ -198,7 +196,7 @@ mod tests {
             overridden(&digest, "minKubeVersion") => None;
             overridden(&format!("sha256:{}", "b".repeat(64)), "maxOpenShiftVersion") => None;
             // Nothing is installed yet.
-            InstalledOperator::of_instance(&waiting, &none) => None;
+            read(&waiting, &none) => None;
             identity(&waiting) => None;
         }
     }
@@ -225,7 +223,7 @@ mod tests {
                 status["installedBundleName"] = "etcd-1".into();
                 status["maxOpenShiftVersion"] = maximum.into();
             }
-            let operator = InstalledOperator::of_instance(&instance(&status, &json!([])), &none);
+            let operator = read(&instance(&status, &json!([])), &none);
             let found = operator.map(|operator| operator.max_openshift);
             assert_rows!(found => expected.map(|maximum| maximum.map(str::to_owned)), "{installed:?} {live}");
         }
@@ -252,8 +250,7 @@ mod tests {
                 "installedBundleName": "etcd-1", "maxOpenShiftVersion": "4.12", "contentDigest": digest,
                 "revisions": revisions(live),
             });
-            let instance = instance(&status, &json!([entry]));
-            let operator = InstalledOperator::of_instance(&instance, &BTreeMap::new());
+            let operator = read(&instance(&status, &json!([entry])), &BTreeMap::new());
             operator.unwrap().blocks(Release::new(4, 12))
         };
         assert_each!(|live, expected| blocks(&live) => expected;

@@ -99,8 +99,7 @@ fn messages_name_the_next_release_and_the_remedy() {
         // OLM has installed it: spec.overrides does not exist.
         "d.v1", "4.22" => UpgradeRemedy::Subscription;
     ];
-    let operators = operators
-        .map(|(name, maximum, remedy)| with!(operator(name, Some(maximum)) => remedy: remedy));
+    let operators = operators.map(|row| with!(operator(row.0, Some(row.1)) => remedy: row.2));
     let verdict = judged(&openshift("4.22"), &operators);
     assert_rows! {
         verdict.message => format!(

@@ -8,11 +8,10 @@ use super::*;
 const TIME: &str = "2026-01-02T03:04:05Z";
 
 fn job(status: &Value) -> Job {
-    serde_json::from_value(json!({
+    object!({
         "metadata": {"name": "b-1", "namespace": "system"}, "spec": {"activeDeadlineSeconds": 600, "template": {}},
         "status": status,
-    }))
-    .unwrap()
+    })
 }
 
 fn ended_job(type_: &str, reason: &str, message: &str) -> Job {
@@ -22,13 +21,11 @@ fn ended_job(type_: &str, reason: &str, message: &str) -> Job {
 }
 
 fn pod(phase: &str, status: &Value) -> Pod {
-    let mut object = json!({
+    object!({
         "metadata": {"name": "b-1-x", "creationTimestamp": TIME},
         "spec": {"nodeName": "node", "containers": [], "volumes": [{"name": "bundle", "image": {"reference": "a"}}]},
-        "status": status,
-    });
-    object["status"]["phase"] = phase.into();
-    serde_json::from_value(object).unwrap()
+        "status": with!(status.clone() => |status| status["phase"] = phase.into()),
+    })
 }
 
 fn status(name: &str, state: &Value) -> Value {
@@ -105,10 +102,8 @@ fn pod_waiting_reasons_are_reported() {
         waits("InvalidImageName", "couldn't parse image name \"A\"")
             => JobState::Stuck(format!("{unreadable}; create a new Bundle with a valid name in spec.source.image.ref"));
         waits("CreateContainerError", "stat : no such file")
-            => held(
-                "pod b-1-x cannot start: CreateContainerError: stat : no such file; if the container runtime of node \
-                 \"node\" does not support image volumes, start the provisioner with --unpack-mode=init-container",
-            );
+            => held("pod b-1-x cannot start: CreateContainerError: stat : no such file; if the container runtime of node \
+                     \"node\" does not support image volumes, start the provisioner with --unpack-mode=init-container");
         waits("CreateContainerConfigError", "secret not found")
             => held("pod b-1-x cannot start: CreateContainerConfigError: secret not found");
         waits("ContainerCreating", "") => begun("pod b-1-x of Job system/b-1 is starting");
@@ -172,8 +167,7 @@ fn job_state_follows_its_pods_or_the_last_message() {
     );
     let ended = evaluate(&ended_job("Complete", "", ""), &[], None, None);
     assert_has(failure(ended), "without uploading content");
-    let suspended =
-        with!(job(&json!({})) => |suspended| suspended.spec.as_mut().unwrap().suspend = Some(true));
+    let suspended = with!(job(&json!({})) => |job| job.spec.as_mut().unwrap().suspend = Some(true));
     assert_has(waiting(evaluate(&suspended, &[], None, None)), "suspended");
 }
 

@@ -53,8 +53,7 @@ fn a_subscriptions_catalog_counts_for_its_csv() {
     let mut facts = facts();
     put(&mut facts, "ops/moon.v1", &properties("4.12"));
     let raised = declares("\"4.13\"");
-    let with =
-        |subscribed: Option<CatalogMaximum>| with!(TestInputs::default() => subscribed: subscribed);
+    let with = |subscribed: Option<CatalogMaximum>| with!(TestInputs, subscribed);
     let blocked = "IncompatibleOperatorsInstalled";
     // No Subscription names the ClusterServiceVersion yet.
     assert_eq!(gate(&facts, &with(Some(raised.clone()))).0, blocked);

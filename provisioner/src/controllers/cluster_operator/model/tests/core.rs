@@ -60,7 +60,7 @@ fn first_list_failure_ignores_the_former_status() {
     let bare = with!(core_at(None, Ok(()), 0).status => |bare| bare.conditions.retain(|one| one.type_ != "Degraded"));
     let first = core_at(Some(&bare), error, 500).status;
     let edited =
-        with!(core_at(None, Ok(()), 0).status => |edited| edited.conditions[0].reason = None);
+        with!(core_at(None, Ok(()), 0).status => |status| status.conditions[0].reason = None);
     let status = core_at(Some(&edited), error, 1).status;
     let message = "The platform operator manager is available at 4.12.0";
     assert_rows! {

@@ -8,13 +8,14 @@ const INSTALLED: ConditionRow = ("Installed", "True", "InstallationSucceeded", 0
 const HEALTHY: ConditionRow = ("Healthy", "True", "Healthy", 0);
 const SICK: [ConditionRow; 2] = [INSTALLED, ("Healthy", "False", "Unhealthy", 20)];
 
-fn instance(conditions: &[(&str, &str, &str, i64)]) -> BundleInstance {
+fn instance(conditions: &[(&str, &str, &str, i64)]) -> ObservedInstance {
     let conditions = conditions.iter().map(|(type_, status, reason, since)| {
         json!({"type": type_, "status": status, "reason": reason, "message": format!("{reason}:\n it is"),
                "lastTransitionTime": at(*since).to_string()})
     });
     let conditions: Vec<Value> = conditions.collect();
-    object!({"metadata": {"name": "old"}, "status": {"conditions": conditions, "installNamespace": "old-system"}})
+    let status = json!({"conditions": conditions, "installNamespace": "old-system"});
+    ObservedInstance::new(&object!({"metadata": {"name": "old"}, "status": status}))
 }
 
 // parity: openshift-7
@@ -78,13 +79,12 @@ fn problems_add_namespaces_to_the_related_objects() {
     let message = "Installed platform operators with problems for more than 10 minutes: old\n- old: Unhealthy: it is";
     let gate = with!(closed() => concerns: vec![blocks("people/theirs")]);
     let blocked = written(None, &with!(input(&[], 0) => gate: &gate));
-    let objects =
-        "namespaces/platform-system platformoperators/ bundleinstances/ bundles/ namespaces";
+    let objects = "namespaces/platform-system platformoperators/ bundleinstances/ bundles/";
     assert_rows! {
         reported(&unhealthy, "Degraded") => ("True", "PlatformOperatorUnhealthy", message);
-        related(&unhealthy) => format!("{objects}/old-system");
+        related(&unhealthy) => format!("{objects} namespaces/old-system");
         // The operators that the gate names.
-        related(&blocked) => format!("{objects}/people");
+        related(&blocked) => format!("{objects} namespaces/people");
     }
 }
 
