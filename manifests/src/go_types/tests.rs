@@ -22,7 +22,6 @@ fn schema(fields: Value) -> Value {
     json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": fields}}]}})
 }
 
-/// Returns the converted value, and the reported problems.
 fn conformed(mut value: Value, ty: impl Into<Type>) -> (Value, Vec<String>) {
     let problems = conform(&mut value, ty);
     (value, problems.iter().map(ToString::to_string).collect())

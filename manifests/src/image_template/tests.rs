@@ -15,19 +15,12 @@ fn values() -> TemplateValues {
 // parity: switch-4, switch-5, switch-8
 #[test]
 fn each_variable_has_the_value_of_the_document() {
-    assert_each!(|name, value| resolve(&format!("a/c:{{{name}}}"), &values()).unwrap() => format!("a/c:{value}");
-        "kube_major_version" => "1";
-        "kube_minor_version" => "19";
-        "kube_patch_version" => "0";
-        "olm_major_version" => "0";
-        "olm_minor_version" => "18";
-        "olm_patch_version" => "1";
-        "platform_architecture" => "x86_64";
-        "ocp_major_version" => "4";
-        "ocp_minor_version" => "8";
-        "ocp_patch_version" => "12";
-        "ocp_update_channels" => "fast";
-    );
+    let variables = "kube_major_version 1, kube_minor_version 19, kube_patch_version 0, olm_major_version 0, \
+                     olm_minor_version 18, olm_patch_version 1, platform_architecture x86_64, ocp_major_version 4, \
+                     ocp_minor_version 8, ocp_patch_version 12, ocp_update_channels fast";
+    for (name, value) in ::tests::pairs(variables) {
+        assert_rows!(resolve(&format!("a/c:{{{name}}}"), &values()).unwrap() => format!("a/c:{value}"), "{name}");
+    }
 }
 
 // parity: switch-3

@@ -92,16 +92,13 @@ fn maximum_outlasts_a_cluster_if_it_admits_the_next_release() {
 // parity: max-13, max-olm-17
 #[test]
 fn maximum_admits_releases_up_to_itself() {
-    assert_each!(|max, cluster, admitted| release(max).allows(release(cluster)) => admitted;
-        "4.12", "4.12" => true;
-        "4.13", "4.12" => true;
-        "4.12", "4.13" => false;
-        "4.9", "4.10" => false;
-        "4.10", "4.9" => true;
-        "4.23", "5.0" => true;
-        "5.0", "4.23" => true;
-        "4.22", "4.23" => false;
-        "4.22", "5.0" => false;
-        "5.0", "5.1" => false;
-    );
+    // Pairs of a maximum and a cluster.
+    for (pairs, is_admitted) in ::tests::rows![
+        "4.12 4.12, 4.13 4.12, 4.10 4.9, 4.23 5.0, 5.0 4.23" => true;
+        "4.12 4.13, 4.9 4.10, 4.22 4.23, 4.22 5.0, 5.0 5.1" => false;
+    ] {
+        for (max, cluster) in ::tests::pairs(pairs) {
+            assert_rows!(release(max).allows(release(cluster)) => is_admitted, "{max} {cluster}");
+        }
+    }
 }

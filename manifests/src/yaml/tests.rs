@@ -161,7 +161,9 @@ fn many_values_are_located_in_one_pass() {
 #[test]
 fn limits_are_enforced() {
     let small = with!(Limits::default() => bytes: 40, depth: 3, documents: 2, values: 40, memory: 1 << 20, text: 40);
-    for (input, expected) in ::tests::rows![
+    let message = |error: Error| error.to_string();
+    assert_each!(|input, expected|
+        documents_with(input.as_bytes(), small).find_map(Result::err).map(message).as_deref() => expected;
         "a: 1\n---\nb: 1\n---\nc: 1\n" => Some("document 3, more documents than the limit of 2");
         "a: 1\n---\nb: 1\n---\n" => None;
         "[[[1]]]\n" => None;
@@ -171,10 +173,7 @@ fn limits_are_enforced() {
         "a: &a 0123456789\nb: [*a,*a,*a,*a]\n" => None;
         "a: &a 0123456789\nb: [*a,*a,*a,*a,*a]\n" => Some("line 1, column 4: document contains excessive aliasing");
         "a: 0123456789012345678901234567890123456789\n" => Some("larger than the limit of 40 bytes");
-    ] {
-        let error = documents_with(input.as_bytes(), small).find_map(Result::err);
-        assert_rows!(error.map(|error| error.to_string()).as_deref() => expected, "{input:?}");
-    }
+    );
 }
 
 fn limited(values: usize, memory: usize, text: usize) -> Limits {

@@ -135,6 +135,11 @@ pub struct RevisionStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::WORD))]
     pub template_hash: Option<String>,
+    /// The hash of the content and of the configuration that the objects were rendered from: provisioner class, install
+    /// namespace and `spec.config`. For the revision of an older provisioner, not set, or empty once the spec has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = limits::WORD))]
+    pub configuration_hash: Option<String>,
     /// The digest that identifies the revision: of its objects, its install namespace and its ServiceAccount.
     #[schemars(length(max = limits::WORD))]
     pub digest: String,
@@ -281,6 +286,18 @@ impl BundleInstanceStatus {
 }
 
 impl InstalledBundle {
+    /// Creates the record of a Bundle.
+    pub fn new(bundle: &Bundle) -> Self {
+        let metadata = &bundle.metadata;
+        let status = bundle.status.as_ref();
+        let digest = status.and_then(|status| status.content_digest.clone());
+        Self {
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            content_digest: digest.unwrap_or_default(),
+        }
+    }
+
     /// Reports whether a Bundle is the installed one, and still has the content that was applied.
     pub fn is(&self, bundle: &Bundle) -> bool {
         let status = bundle.status.as_ref();

@@ -4,7 +4,6 @@ use super::*;
 
 const TARGETS: [Target; 3] = [Target::Kubernetes, Target::OpenShift, Target::Payload];
 
-/// Returns the objects for a target with the default options.
 fn usual(target: Target) -> Vec<Value> {
     let documents = documents(&Options::default(), target).into_iter();
     documents.map(|document| document.object).collect()

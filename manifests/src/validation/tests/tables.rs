@@ -144,7 +144,6 @@ pub(super) const CLASSES: &str = r"
     other         | other-provisioner        | accepted
 ";
 
-/// Names and specs of PlatformOperators.
 pub(super) const OPERATORS: &str = r#"
     package      | good   | {{etcd}} | accepted
     long package | good   | {"package": {"name": "{a*56}"}} | accepted

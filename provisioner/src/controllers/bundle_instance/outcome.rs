@@ -147,6 +147,9 @@ pub struct CompletedRollout {
     pub namespace: String,
     /// Digest of the applied state.
     pub digest: String,
+    /// Whether the spec, the provisioner or the cluster has changed since the objects were rendered, so that another rollout
+    /// follows.
+    pub is_outdated: bool,
     /// Bundle info of the installed bundle.
     pub facts: BundleInfo,
     /// Inventory of the installed objects.

@@ -26,7 +26,7 @@ use super::{
     outcome::{Outcome, Remedy, RolloutState, TemplateState},
     repair,
     revisions::{self, owner},
-    rollout,
+    rollout, rollout_slots,
     state::{InstanceContext, InstanceState, version},
     status,
     status_writer::{Written, declaration, retry_token, write_status},
@@ -86,6 +86,10 @@ pub(crate) async fn reconcile(
     let state = shared.state(&instance);
     let mut state = state.lock().await;
     state.observe_status(&instance);
+    // A revision may be late now.
+    let (newest, status) = state.newest_status(&instance);
+    let rollouts = &shared.rollouts;
+    rollouts.observe(&instance, newest, status, (shared.ctx.now)());
     state.retry.get_or_insert_with(|| retry_token(&instance));
     async {
         if instance.metadata.deletion_timestamp.is_some() {
@@ -118,6 +122,10 @@ pub(crate) async fn reconcile(
             )
             .await;
         }
+        requeue_after = earliest(
+            requeue_after,
+            rollout_slots::time_until_late(&instance, &status, now),
+        );
         status.overrides = ContentDigests::of_installed(&status)
             .of_content(&instance.spec.overrides)
             .cloned()
@@ -170,15 +178,6 @@ async fn finish_rollout(
         if !status.removing.is_empty() {
             *requeue_after = Some(Duration::ZERO);
         }
-    } else if let Some(revision) = status.rolling_out()
-        && (status.applied_digest.is_some() || instance.spec.progress_deadline_seconds.is_some())
-    {
-        let left = revisions::time_left(&instance.spec, revision, now);
-        let ahead = left.filter(|left| !left.is_zero());
-        *requeue_after = earliest(
-            *requeue_after,
-            ahead.map(|left| left.max(Duration::from_secs(1))),
-        );
     }
     let surplus = revisions::surplus(&instance.spec, status);
     if !surplus.is_empty() {
@@ -210,9 +209,8 @@ pub(crate) fn current_status(
     instance: &BundleInstance,
     state: &InstanceState,
 ) -> BundleInstanceStatus {
-    let written = state.status.as_ref().map(|written| &written.1);
-    let status = written.or(instance.status.as_ref()).cloned();
-    let mut status = status.unwrap_or_default();
+    let (_, status) = state.newest_status(instance);
+    let mut status = status.cloned().unwrap_or_default();
     if let Some(created) = &state.bundles {
         status.bundles.clone_from(created);
     }

@@ -79,17 +79,19 @@ pub(crate) fn account<'a>(
     }
 }
 
-/// Records that the newest revision comes from another Bundle with the same content. An older live revision of the same template
-/// gets the new template hash, too, so that the two revisions still differ only in their configuration.
+/// Records the Bundle and the configuration that rendered objects equal to those of the newest revision. An older live revision
+/// of the same template gets the new template hash, too, so that the two revisions still differ only in their configuration.
 pub(crate) fn rename(
     revisions: &mut [RevisionStatus],
     bundle: &str,
     template_hash: Option<&String>,
+    configuration_hash: Option<String>,
 ) {
     let Some(newest) = newest_of(revisions) else {
         return;
     };
     bundle.clone_into(&mut newest.bundle);
+    newest.configuration_hash = configuration_hash;
     let former = std::mem::replace(&mut newest.template_hash, template_hash.cloned());
     if former.is_none() {
         return;
@@ -248,6 +250,7 @@ pub(crate) fn listed(
         max_open_shift_version: details.facts.max_open_shift_version.clone(),
         bundle: details.bundle.name.clone(),
         template_hash: details.template_hash.clone(),
+        configuration_hash: rendered.configuration_hash.clone(),
         digest: rendered.digest.clone(),
         checksum: encoded.checksum.clone(),
         parts: i64::try_from(encoded.parts.len()).unwrap_or(i64::MAX),
@@ -259,8 +262,9 @@ pub(crate) fn listed(
     }
 }
 
-/// Returns the cause of a revision that is created from a rendered Bundle.
-pub(crate) fn cause(status: &BundleInstanceStatus, rendered: &Rendered) -> Cause {
+/// Returns the cause of a revision that is created from a rendered Bundle. `is_same` reports that the newest revision comes from
+/// this Bundle with the configuration of the spec.
+pub(crate) fn cause(status: &BundleInstanceStatus, rendered: &Rendered, is_same: bool) -> Cause {
     let Some(newest) = status.newest() else {
         return match &status.installed_bundle_name {
             None => Cause::Install,
@@ -268,15 +272,31 @@ pub(crate) fn cause(status: &BundleInstanceStatus, rendered: &Rendered) -> Cause
             Some(_) => Cause::Upgrade,
         };
     };
-    if newest.bundle != rendered.details.bundle.name {
+    let bundle = &rendered.details.bundle;
+    // A Bundle that was created again, with the new content of a tag, has the same name.
+    let has_other_content = status.installed.as_ref().is_some_and(|installed| {
+        installed.name == bundle.name && installed.content_digest != bundle.content_digest
+    });
+    if newest.bundle != bundle.name || has_other_content {
         Cause::Upgrade
-    } else if newest.service_account != rendered.account
-        || status.observed().is_none()
-        || !rendered.is_same_generation
-    {
+    } else if !is_same {
         Cause::Configuration
+    } else if newest.state == RevisionState::RollingOut && status.applied_digest.is_none() {
+        // Another rendering continues the interrupted rollout.
+        match newest.cause {
+            Cause::Rollback | Cause::Migration => Cause::Configuration,
+            cause => cause,
+        }
     } else {
         Cause::Platform
+    }
+}
+
+/// Records that the newest revision may not have the configuration of the spec: a missing hash becomes an empty one, which
+/// equals no other hash. Without a hash, an observed generation would count as the same configuration.
+pub(crate) fn mark_changed(revisions: &mut [RevisionStatus]) {
+    if let Some(newest) = newest_of(revisions) {
+        newest.configuration_hash.get_or_insert_default();
     }
 }
 
@@ -375,10 +395,10 @@ pub(crate) fn follow_clock(status: &mut BundleInstanceStatus, now: Timestamp) {
     let Some(newest) = newest_of(&mut status.revisions) else {
         return;
     };
-    for time in [&mut newest.applied, &mut newest.resumed]
-        .into_iter()
-        .flatten()
-    {
+    let starts = newest.state == RevisionState::RollingOut && newest.applied.is_none();
+    let created = starts.then_some(&mut newest.created);
+    let times = [newest.applied.as_mut(), newest.resumed.as_mut(), created];
+    for time in times.into_iter().flatten() {
         time.0 = time.0.min(now);
     }
 }
@@ -389,12 +409,18 @@ pub(crate) fn time_left(
     revision: &RevisionStatus,
     now: Timestamp,
 ) -> Option<Duration> {
+    Some(left(revision, ready::deadline(spec)?, now))
+}
+
+/// Returns the time until a rollout takes longer than a limit. The time starts when all objects are applied, and again at the end
+/// of a pause. While some objects are not applied, it starts with the creation of the revision.
+pub(crate) fn left(revision: &RevisionStatus, limit: Duration, now: Timestamp) -> Duration {
     let applied = revision.applied.as_ref().unwrap_or(&revision.created);
     let since = revision
         .resumed
         .as_ref()
         .map_or(applied.0, |resumed| resumed.0.max(applied.0));
-    Some(ready::left(since, ready::deadline(spec)?, now))
+    ready::left(since, limit, now)
 }
 
 /// Returns the archived revisions that exceed the history limit, the oldest first. The limit is larger while objects of

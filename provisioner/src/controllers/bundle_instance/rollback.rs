@@ -37,7 +37,7 @@ pub(crate) struct Evidence<'a> {
     pub(crate) excused: &'a Unhealthy,
     /// Hash of the template.
     pub(crate) hash: &'a str,
-    /// Whether the last attempt could not load the content of the Bundle.
+    /// Whether the last attempt could not load the content of the Bundle, or used a record with earlier inputs instead.
     pub(crate) lacks_content: bool,
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn unchanged(active: &[Object], view: &InstanceView, found: &Unhealth
 /// - An object fails that the rollout changed, or that began to fail after the rollout started.
 /// - The progress deadline of the spec has passed. The default deadline leads to no rollback.
 ///
-/// Content that cannot be loaded does not count as a failure of the bundle.
+/// Neither content that cannot be loaded nor rejected objects with earlier inputs count as a failure of the bundle.
 pub(crate) fn rollback_reason(
     instance: &BundleInstance,
     status: &BundleInstanceStatus,
@@ -105,6 +105,9 @@ pub(crate) fn rollback_reason(
 ) -> Option<String> {
     if instance.spec.rollback != Rollback::OnFailure {
         return None;
+    }
+    if matches!(evidence.install, RolloutState::Done(done) if done.is_outdated) {
+        return None; // the objects have the inputs of an earlier spec
     }
     status.active()?;
     let newest = status.rolling_out()?;

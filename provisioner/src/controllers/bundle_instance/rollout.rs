@@ -6,6 +6,7 @@ mod installed;
 pub(crate) mod inventory;
 mod message;
 mod migrate;
+mod objects;
 pub(crate) mod prepare;
 pub(super) mod prune_candidates;
 pub(crate) mod records;
@@ -28,9 +29,9 @@ use manifests::{
 use tracing::{info, warn};
 
 pub(crate) use self::render::Rendered;
-use self::{attempt::attempt, step::Stepped};
+use self::{attempt::attempt, objects::lacks_content, step::Stepped};
 pub(super) use self::{
-    installed::{is_as_declared, is_recorded, renamed, unchanged},
+    installed::{is_as_declared, is_installed, is_ready, is_recorded, renamed, unchanged},
     inventory::{record_applied, remove_pruned},
     message::{api, describe_rejections, retry_class, waiting},
     migrate::migrate,
@@ -52,7 +53,6 @@ use super::{
     template, trust,
     waiting::Api,
 };
-use crate::controllers::bundle;
 
 /// Delay until a rollout checks again whether the watches have delivered the installed objects. A watch event triggers the
 /// check earlier.
@@ -134,18 +134,19 @@ pub(crate) async fn run(
     if let Some(left) = state.backoff.remaining_delay(&attempt_key, now) {
         let mut settled = repair::run(instance, shared, state, status).await;
         settled.requeue_after = earliest(settled.requeue_after, Some(left));
-        if state.lacks_content && is_as_declared(instance, status, target) {
+        if state.remedy.is_none() && is_installed(status, target) {
             return settled;
         }
         repair::report_failure(instance, shared, &settled.install).await;
-        return waiting_after(settled, state.remedy);
+        return waiting_after(settled, state.remedy.unwrap_or_default());
     }
     state.freed = freed.iter().cloned().collect();
     // Objects whose API is served now are in the record.
     let is_rendered_again = !is_up_to_date(status, &key);
     state.lacks_content =
-        is_rendered_again && lacks_content(instance, shared, status, target).await;
+        is_rendered_again && lacks_content(instance, shared, status, target, &key).await;
     if state.lacks_content {
+        state.remedy = None;
         let mut settled = repair::run(instance, shared, state, status).await;
         let requeue_after = state
             .backoff
@@ -435,7 +436,7 @@ async fn failed(
     let requeue_after = state
         .backoff
         .record_failure(attempt_key, failure.retry, now);
-    state.remedy = failure.remedy;
+    state.remedy = Some(failure.remedy);
     // An attempt that changed objects has also changed the status.
     let status = current_status(instance, state);
     let result = repair::run(instance, shared, state, &status).await;
@@ -462,21 +463,6 @@ pub(crate) async fn is_deferred_api_served(
         Ok(found) => found.values().any(Option::is_some),
         Err(_) => false,
     }
-}
-
-/// Reports whether content that has to be rendered again is lost, after a change of the provisioner's release or of the
-/// cluster. The installation remains as recorded until the Bundle controller has fetched the content.
-async fn lacks_content(
-    instance: &BundleInstance,
-    shared: &InstanceContext,
-    status: &BundleInstanceStatus,
-    target: &Target<'_>,
-) -> bool {
-    is_as_declared(instance, status, target)
-        && match target.bundle() {
-            Some(bundle) => !bundle::is_available(&shared.ctx, bundle).await,
-            None => false,
-        }
 }
 
 /// Returns the kinds of the deferred objects that the status lists.

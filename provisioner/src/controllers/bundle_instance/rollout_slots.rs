@@ -2,20 +2,27 @@
 //!
 //! A rollout takes one of [`MAX_ROLLOUTS`] slots while objects are applied. A rollout that the platform caused, by another
 //! release of the provisioner or another version of Kubernetes, also needs one of [`MAX_PLATFORM_ROLLOUTS`] slots until its
-//! revision is active. None of these starts while [`MAX_UNHEALTHY`] of their revisions are unhealthy ([`platform`]).
+//! revision is active or late. None of these starts while [`MAX_UNHEALTHY`] of their revisions are unhealthy ([`platform`]).
 //! Instances without a slot are queued and woken one by one; no reconcile waits.
 
 mod platform;
 mod queue;
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use kube::runtime::reflector::ObjectRef;
-use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus};
+use jiff::Timestamp;
+use kube::{ResourceExt as _, runtime::reflector::ObjectRef};
+use manifests::api::bundle_instance::{
+    BundleInstance, BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionStatus, ready,
+};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use self::{platform::Platform, queue::Line};
+use self::{
+    platform::{Platform, Stage},
+    queue::Line,
+};
+use super::{reconcile::left_alone, revisions};
 pub(crate) use platform::Turn;
 
 /// Maximum number of concurrent rollouts. The other workers of [`super::controller::CONCURRENCY`] repair and delete.
@@ -24,6 +31,8 @@ const MAX_ROLLOUTS: usize = 12;
 const MAX_PLATFORM_ROLLOUTS: usize = 4;
 /// Number of unhealthy revisions that stops further rollouts that the platform caused.
 const MAX_UNHEALTHY: usize = 2;
+/// Time after which a rollout without a progress deadline is late: the default deadline.
+const SLOT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Rollouts of all instances.
 pub(crate) struct Rollouts {
@@ -48,6 +57,32 @@ pub(crate) struct Rollout {
 pub(crate) struct Reconcile {
     name: String,
     rollouts: Arc<Rollouts>,
+}
+
+/// Returns the time until a rollout is late. Rollouts of other instances do not wait for a late rollout.
+pub(crate) fn time_left(
+    spec: &BundleInstanceSpec,
+    revision: &RevisionStatus,
+    now: Timestamp,
+) -> Duration {
+    let deadline = ready::deadline(spec).unwrap_or(SLOT_TIMEOUT);
+    revisions::left(revision, deadline, now)
+}
+
+/// Returns the time until the newest revision of an instance is late, at least a second; `None` if no reconcile is needed at
+/// that time. A late rollout with the cause Platform releases its slot, even if it is paused or has no deadline.
+pub(crate) fn time_until_late(
+    instance: &BundleInstance,
+    status: &BundleInstanceStatus,
+    now: Timestamp,
+) -> Option<Duration> {
+    let (spec, revision) = (&instance.spec, status.rolling_out()?);
+    let has_deadline = status.applied_digest.is_some() || spec.progress_deadline_seconds.is_some();
+    let is_running = has_deadline && left_alone(instance).is_none();
+    let is_awaited = is_running || revision.cause == Cause::Platform;
+    let left = Some(time_left(spec, revision, now));
+    let left = left.filter(|left| is_awaited && !left.is_zero())?;
+    Some(left.max(Duration::from_secs(1)))
 }
 
 // === impl Rollouts ===
@@ -83,11 +118,18 @@ impl Rollouts {
         self.state.lock().platform.begin(name)
     }
 
-    /// Records the status of an instance. `version` is its resourceVersion; an older version than the recorded one is
-    /// ignored.
-    pub(crate) fn observe(&self, name: &str, version: u64, status: Option<&BundleInstanceStatus>) {
+    /// Records the status of an instance at a time. `version` is its resourceVersion; an older version than the recorded one
+    /// is ignored.
+    pub(crate) fn observe(
+        &self,
+        instance: &BundleInstance,
+        version: u64,
+        status: Option<&BundleInstanceStatus>,
+        now: Timestamp,
+    ) {
+        let stage = status.and_then(|status| Stage::new(&instance.spec, status, now));
         let mut state = self.state.lock();
-        let woken = state.platform.observe(name, version, status);
+        let woken = state.platform.observe(&instance.name_any(), version, stage);
         drop(state);
         self.wake(woken);
     }
@@ -162,12 +204,66 @@ impl Drop for Rollout {
 
 #[cfg(test)]
 mod tests {
+    use manifests::api::bundle_instance::RevisionState;
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::controllers::bundle_instance::{revisions::tests::status, state::InstanceState};
 
     fn woken(calls: &mut mpsc::UnboundedReceiver<ObjectRef<BundleInstance>>) -> Vec<String> {
         std::iter::from_fn(|| calls.try_recv().ok())
             .map(|instance| instance.name)
             .collect()
+    }
+
+    #[test]
+    fn platform_rollouts_release_their_slots_during_a_pause() {
+        use RevisionState::{Active, RollingOut};
+        let left = |state, cause, is_applied: bool, fields: Value, second| {
+            let instance = object!({"metadata": {"name": "a"}, "spec": fields});
+            let status = with!(status(&[state]) => |status|
+                status.applied_digest = status.applied_digest.filter(|_| is_applied);
+                status.revisions[0].cause = cause);
+            let now = Timestamp::from_second(second).unwrap();
+            time_until_late(&instance, &status, now).map(|left| left.as_secs())
+        };
+        let (platform, upgrade) = (Cause::Platform, Cause::Upgrade);
+        let paused = || json!({"paused": true});
+        let short = || json!({"progressDeadlineSeconds": 30});
+        let (none, limit) = (|| json!({}), || json!({"progressDeadlineSeconds": 0}));
+        assert_each!(|state, cause, is_applied, spec, second, expected| left(state, cause, is_applied, spec, second) => expected;
+            RollingOut, upgrade, true, none(), 100 => Some(500);
+            RollingOut, upgrade, false, none(), 100 => None;
+            RollingOut, upgrade, false, short(), 10 => Some(20);
+            RollingOut, upgrade, true, paused(), 100 => None;
+            RollingOut, platform, true, none(), 100 => Some(500);
+            RollingOut, platform, false, none(), 100 => Some(500);
+            RollingOut, platform, false, limit(), 100 => Some(500);
+            RollingOut, platform, false, paused(), 100 => Some(500);
+            RollingOut, platform, false, paused(), 600 => None;
+            Active, platform, true, none(), 100 => None;
+        );
+    }
+
+    #[test]
+    fn status_before_the_last_write_takes_no_slot() {
+        let status =
+            |state| with!(status(&[state]) => |status| status.revisions[0].cause = Cause::Platform);
+        let instance: BundleInstance = object!({"metadata": {"name": "a", "resourceVersion": "9"}});
+        // The watch has not delivered the last write yet.
+        let instance = with!(instance => status: Some(status(RevisionState::RollingOut)));
+        let written = (11, status(RevisionState::Active));
+        let mut state = with!(InstanceState::default() => status: Some(Box::new(written)));
+        let (wake, _calls) = mpsc::unbounded_channel();
+        let rollouts = Rollouts::new(wake);
+        let observed = |state: &InstanceState| {
+            let (version, status) = state.newest_status(&instance);
+            rollouts.observe(&instance, version, status, Timestamp::UNIX_EPOCH);
+            rollouts.state.lock().platform.names()
+        };
+        assert!(observed(&state).is_empty());
+        state.status = None;
+        assert_eq!(observed(&state), ["a"]);
     }
 
     #[test]

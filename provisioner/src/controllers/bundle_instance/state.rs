@@ -1,7 +1,7 @@
 //! State of the controller: per instance, kept between reconciles, and shared by all reconciles.
 
 use std::{
-    collections::{BTreeSet, HashMap, hash_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -95,9 +95,10 @@ pub(crate) struct InstanceState {
     pub(crate) written_generation: Option<i64>,
     /// Value of the annotation that requests another attempt, at the time of the last write; empty if it was not set.
     pub(crate) retry: Option<String>,
-    /// Remedy of the failure after which the next attempt waits.
-    pub(crate) remedy: Remedy,
-    /// Whether the next attempt waits for the content of the Bundle, which could not be loaded.
+    /// Remedy of the failure after which the next attempt waits; `None` if it waits for content without which the installed
+    /// objects remain as declared.
+    pub(crate) remedy: Option<Remedy>,
+    /// Whether the last attempt could not load the content of the Bundle, or used a record with earlier inputs instead.
     pub(crate) lacks_content: bool,
     /// Time of the last write of the status.
     pub(crate) last_published: Option<Instant>,
@@ -144,9 +145,9 @@ pub(crate) struct InstanceState {
     /// Back-off of rollouts and uninstalls.
     pub(crate) backoff: RolloutBackoff,
     /// Back-off of repairs, by object.
-    pub(crate) repairs: HashMap<Identity, RolloutBackoff>,
+    pub(crate) repairs: BTreeMap<Identity, RolloutBackoff>,
     /// Objects that are not repaired before a time, since an upgrade is to create them in their new form.
-    pub(crate) postponed: HashMap<Identity, Timestamp>,
+    pub(crate) postponed: BTreeMap<Identity, Timestamp>,
     /// Back-off of prunes.
     pub(crate) prunes: RolloutBackoff,
     /// Back-off of recording the objects that an older provisioner has installed.
@@ -211,8 +212,9 @@ impl InstanceContext {
     /// Records an observed state of the instance, including states that are superseded before the next reconcile.
     pub(crate) fn observe(&self, instance: &BundleInstance) {
         let status = instance.status.as_ref();
+        let now = (self.ctx.now)();
         self.rollouts
-            .observe(&instance.name_any(), version(instance), status);
+            .observe(instance, version(instance), status, now);
         // Without the finalizer of the provisioner no reconcile follows that would remove the slot.
         if uninstall::is_orphaned(instance) && uninstall::has_finalizer(instance) {
             self.slot(instance, |slot| {
@@ -361,7 +363,7 @@ impl InstanceState {
     /// Resets the back-off of rollouts after a success.
     pub(crate) fn reset_backoff(&mut self) {
         self.backoff.succeeded();
-        self.remedy = Remedy::default();
+        self.remedy = None;
         self.lacks_content = false;
     }
 
@@ -370,6 +372,18 @@ impl InstanceState {
         let observed = version(instance);
         self.status
             .take_if(|written| written.0 <= observed && observed < u64::MAX);
+    }
+
+    /// Returns the newest known status with its resourceVersion: the last written one, or else the one that the watch
+    /// delivered.
+    pub(crate) fn newest_status<'a>(
+        &'a self,
+        instance: &'a BundleInstance,
+    ) -> (u64, Option<&'a BundleInstanceStatus>) {
+        match &self.status {
+            Some(written) => (written.0, Some(&written.1)),
+            None => (version(instance), instance.status.as_ref()),
+        }
     }
 
     /// Discards the inventory if the status lists all of it, which saves memory with thousands of instances.

@@ -97,24 +97,24 @@ pub fn build(
     if let RolloutState::Applying(applying) = &outcome.install {
         status.inventory = Some(applying.inventory.clone());
     }
-    if matches!(
-        outcome.install,
-        RolloutState::Done(_) | RolloutState::Unchanged
-    ) && outcome.health == HealthState::Healthy
-    {
+    let is_done = matches!(outcome.install, RolloutState::Done(_));
+    let is_current = matches!(&outcome.install, RolloutState::Done(done) if !done.is_outdated);
+    if before.observed() != generation && !is_current {
+        revisions::mark_changed(&mut status.revisions);
+    }
+    let is_settled = is_done || matches!(outcome.install, RolloutState::Unchanged);
+    if is_settled && outcome.health == HealthState::Healthy {
         status.previous_bundle_name = None;
         status.previous = None;
     }
     // Whether the former conditions are about other objects. While objects are applied, the status has no applied digest.
-    let has_new_objects = matches!(outcome.install, RolloutState::Done(_))
-        && status.applied_digest != before.applied_digest;
+    let has_new_objects = is_done && status.applied_digest != before.applied_digest;
     let mut conditions = Conditions {
         all: &mut status.conditions,
         generation,
         now,
     };
     valid(&mut conditions, &outcome.valid);
-    let is_installed = status.installed_bundle_name.is_some();
     installed(
         &mut conditions,
         status.installed_bundle_name.as_deref(),
@@ -124,7 +124,7 @@ pub fn build(
     health(
         &mut conditions,
         &outcome.health,
-        is_installed,
+        status.installed_bundle_name.is_some(),
         has_new_objects,
     );
     progressing(&mut conditions, outcome, has_new_objects, &status.removing);
@@ -182,11 +182,10 @@ fn working(
     now: Timestamp,
 ) -> BundleInstanceStatus {
     let mut status = before.clone();
-    let generation = declaration.generation;
-    status.observed_generation = generation;
+    status.observed_generation = declaration.generation;
     let mut conditions = Conditions {
         all: &mut status.conditions,
-        generation,
+        generation: declaration.generation,
         now,
     };
     conditions.set(condition::PROGRESSING, "True", reason, message);
@@ -442,6 +441,11 @@ fn progress(
             Some("False"),
             reason::BLOCKED,
             text("the installed Bundle was replaced by another client; see condition Installed"),
+        ),
+        (RolloutState::Done(done), _) if done.is_outdated => (
+            Some("True"),
+            reason::APPLYING,
+            text("the interrupted rollout is complete; the rollout of the present spec follows"),
         ),
         (RolloutState::Done(_) | RolloutState::Unchanged, _) => {
             applied_progress(outcome, has_new_objects, removing)

@@ -80,10 +80,12 @@ pub(crate) async fn write_status(
     };
     let version = state::version(&written);
     state.version = version;
-    let name = instance.name_any();
     let (old, new) = (before.inventory.as_ref(), status.inventory.as_ref());
     inventory_status::trim(&revisions::store(&shared.ctx, &owner(instance)), old, new).await;
-    shared.rollouts.observe(&name, version, Some(&status));
+    let now = (shared.ctx.now)();
+    shared
+        .rollouts
+        .observe(instance, version, Some(&status), now);
     state.status = Some(Box::new((version, status)));
     state.written_generation = written.metadata.generation;
     state.retry = Some(retry_token(instance));

@@ -33,13 +33,10 @@ fn annotation(object: &Value) -> Option<Value> {
     Some(record)
 }
 
-const POD: &str =
-    r#"{"priorityClassName": "", "tolerations": [{"operator": "Exists"}], "anything": {"new": 1}}"#;
-
 // parity: source-6
 #[test]
 fn both_forms_round_trip() {
-    let pod: Value = serde_json::from_str(POD).unwrap();
+    let pod = json!({"priorityClassName": "", "tolerations": [{"operator": "Exists"}], "anything": {"new": 1}});
     let rest = json!({"displayName": "x", "priority": -5, "unknown": {"kept": [1.5]}});
     // The stored object, its form in v1, and the part that v1 cannot represent.
     for (was, is, record) in ::tests::rows![

@@ -1,7 +1,11 @@
 //! An attempt to roll a revision out, in the model.
 
-use apply::preflight::{Check, Finding, Findings, crd_safety};
+use apply::{
+    preflight::{Check, Finding, Findings, crd_safety},
+    revision::Revision,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use manifests::api::bundle_instance::InstalledBundle;
 
 use super::*;
 use crate::controllers::bundle_instance::rollout::{
@@ -30,11 +34,11 @@ impl Controller {
             let done = attempt::described(before, &rendered, done);
             return Ok(Ok(with!(done => digest: key.to_owned(), rolled_back: None)));
         }
-        let (mut rendered, plan) = match self.prepare(server, before, target, rendered) {
+        let (rendered, plan) = match self.prepare(server, before, target, rendered) {
             Ok(prepared) => prepared,
             Err(failure) => return Ok(Err(failure)),
         };
-        rendered.details.key = attempt::recorded_key(target, rendered.details.key, key);
+        let applied = attempt::applied_key(target, &rendered, key);
         let inventory = self.inventory();
         let planned = plan.steps.iter().map(|step| step.object.identity());
         let all: BTreeSet<Identity> = planned.chain(inventory.keys().cloned()).collect();
@@ -47,7 +51,7 @@ impl Controller {
         }
         let mut revisions = before.revisions.clone();
         if attempt::needs_revision(before, target, &rendered) {
-            let why = attempt::cause(before, target, &rendered);
+            let why = attempt::cause(&server.instance, before, target, &rendered);
             let revision = Self::record(server, before, &rendered, why)?;
             let current = current.iter().map(|step| step.object.identity());
             let leaving = plan.leaving.iter().map(|leaving| leaving.identity.clone());
@@ -86,7 +90,7 @@ impl Controller {
         let listed = listed(&self.inventory());
         let done = with!(rollout::unchanged(&server.instance, before) =>
             previous: attempt::previous(before, target, &rendered), namespace: rendered.namespace.clone(),
-            digest: key.to_owned(), inventory: inventory_status::counted(listed, self.unread, before),
+            is_outdated: applied != key, digest: applied, inventory: inventory_status::counted(listed, self.unread, before),
             removing: prune_candidates::lines_of(left), rolled_back: target.rollback.clone(), revisions: revisions);
         Ok(Ok(attempt::described(before, &rendered, done)))
     }
@@ -102,20 +106,31 @@ impl Controller {
             Source::Bundle(bundle) => {
                 let records = Records::new(before, bundle);
                 let usable = |revisions: &[&RevisionStatus]| {
-                    let mut read = revisions
-                        .iter()
-                        .filter_map(|listed| server.read(listed).ok());
-                    let record = read.find(|record| has_key(&record.header.details, key))?;
+                    let record = recorded(server, revisions, key)?;
                     Some(Rendered::of_bundle_record(record, &server.instance, bundle))
                 };
                 if let Some(rendered) = usable(records.interrupted.as_slice()) {
                     return Ok(rendered);
                 }
-                return server.render(bundle).or_else(|failure| {
-                    let rendered = usable(&records.of_template);
-                    self.lacks_content = rendered.is_none();
+                let rendered = server.render(bundle);
+                let rendered =
+                    rendered.map(|rendered| with!(rendered => details.key: Some(key.to_owned())));
+                let rendered = rendered.or_else(|failure| {
+                    let unfinished = || {
+                        let newest = records.unfinished?;
+                        let record = server.read(newest).ok()?;
+                        record.header.details.key.as_ref()?;
+                        let present = InstalledBundle::new(bundle);
+                        let present = Some(&present);
+                        let instance = &server.instance;
+                        Some(Rendered::of_revision(record, instance, newest, present))
+                    };
+                    let rendered = usable(&records.of_template).or_else(unfinished);
                     rendered.ok_or(failure)
                 });
+                let is_current = |rendered: &Rendered| has_key(&rendered.details, key);
+                self.lacks_content = !rendered.as_ref().is_ok_and(is_current);
+                return rendered;
             }
             Source::Revision(revision) | Source::Newest(revision) => revision,
         };
@@ -123,12 +138,33 @@ impl Controller {
             self.lost = Some(revision.number);
             attempt::unusable_record(target, &problem)
         })?;
-        let mut rendered = Rendered::of_record(record, &server.instance);
-        if matches!(target.source, Source::Newest(_)) {
-            rendered.account.clone_from(&revision.service_account);
-            rendered.digest.clone_from(&revision.digest);
-        }
-        Ok(rendered)
+        let instance = &server.instance;
+        Ok(match target.source {
+            Source::Newest(_) => {
+                Rendered::of_revision(record, instance, revision, before.installed.as_ref())
+            }
+            Source::Bundle(_) | Source::Revision(_) => {
+                Rendered::of_record(record, instance, revision.configuration_hash.clone())
+            }
+        })
+    }
+
+    /// Mirrors `rollout::objects::lacks_content`.
+    pub(super) fn is_content_lacking(
+        server: &Server,
+        status: &Status,
+        target: &Target<'_>,
+        key: &str,
+    ) -> bool {
+        let instance = &server.instance;
+        let bundle = target.bundle();
+        let bundle = bundle.filter(|_| rollout::is_as_declared(instance, status, target));
+        bundle.is_some_and(|bundle| {
+            let of_template = Records::new(status, bundle).of_template;
+            !server.has_content(bundle)
+                && (rollout::is_ready(instance, status)
+                    || recorded(server, &of_template, key).is_none())
+        })
     }
 
     /// Plans, and makes the checks that need no more than the model has.
@@ -246,6 +282,17 @@ impl Controller {
         let is_complete = failures.is_empty();
         Ok(is_complete.then_some(()).ok_or((failures, is_touched)))
     }
+}
+
+/// Reads the records of revisions until one has the key.
+fn recorded(
+    server: &Server,
+    revisions: &[&RevisionStatus],
+    key: &str,
+) -> Option<Revision<RevisionDetails>> {
+    let read = revisions.iter();
+    let mut read = read.filter_map(|listed| server.read(listed).ok());
+    read.find(|record| has_key(&record.header.details, key))
 }
 
 fn rejected(bundle: &str, failures: &[ssa::ApplyFailure]) -> Failure {

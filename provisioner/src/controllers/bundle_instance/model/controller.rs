@@ -28,7 +28,7 @@ pub(super) struct Controller {
     pub(super) leftovers: Vec<Identity>,
     pub(super) removing: Vec<String>,
     pub(super) excused: Option<(i64, Unhealthy)>,
-    remedy: Remedy,
+    remedy: Option<Remedy>,
     /// Whether the last attempt could not load the content of the Bundle.
     pub(super) lacks_content: bool,
     failed_template: Option<(String, String)>,
@@ -219,6 +219,7 @@ impl Controller {
         let Ok(rendered) = server.render(installed) else {
             return Ok(());
         };
+        let rendered = with!(rendered => details.key: Some(key));
         let plan = server.planned(rendered.objects.clone(), &self.inventory());
         revisions::inventory::index(self.inventory.get_or_insert_default(), &plan, true);
         self.unread = None;
@@ -368,22 +369,24 @@ impl Controller {
         let tried = format!("{key} {name} {generation:?} {freed:?}");
         if self.backoff.remaining_delay(&tried, now).is_some() {
             let settled = self.maintain(server, status)?;
-            if self.lacks_content && rollout::is_as_declared(&server.instance, status, target) {
+            if self.remedy.is_none() && rollout::is_installed(status, target) {
                 return Ok(settled);
             }
-            return Ok(rollout::waiting_after(settled, self.remedy));
+            return Ok(rollout::waiting_after(
+                settled,
+                self.remedy.unwrap_or_default(),
+            ));
         }
-        let bundle = target.bundle();
-        self.lacks_content = rollout::is_as_declared(&server.instance, status, target)
-            && bundle.is_some_and(|bundle| !server.has_content(bundle));
+        self.lacks_content = Self::is_content_lacking(server, status, target, &key);
         if self.lacks_content {
+            self.remedy = None;
             self.backoff.record_failure(tried, RetryClass::Soon, now);
             return self.maintain(server, status);
         }
         match self.attempt(server, status, target, &key)? {
             Ok(done) => {
                 self.backoff.succeeded();
-                self.remedy = Remedy::default();
+                self.remedy = None;
                 self.lacks_content = false;
                 self.removing.clone_from(&done.removing);
                 let install = RolloutState::Done(Box::new(done));
@@ -393,7 +396,7 @@ impl Controller {
                 failure.touched |=
                     status.installed_bundle_name.is_some() && status.applied_digest.is_none();
                 self.backoff.record_failure(tried, failure.retry, now);
-                self.remedy = failure.remedy;
+                self.remedy = Some(failure.remedy);
                 let current = server.status();
                 let result = self.maintain(server, &current)?;
                 let change = rollout::changes(result.repaired, &result.install);

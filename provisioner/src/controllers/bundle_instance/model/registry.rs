@@ -7,7 +7,7 @@ use manifests::api::{
 };
 
 use super::*;
-use crate::cluster::impersonation;
+use crate::{cluster::impersonation, controllers::bundle_instance::rollout::digest};
 
 #[derive(Default)]
 pub(super) struct Registry {
@@ -85,16 +85,17 @@ impl Server {
             content_digest: format!("sha256:{number}"),
         };
         let template_hash = bundle.labels().get(labels::TEMPLATE_HASH).cloned();
-        let generation = self.status().observed_generation;
+        let provisioner = env!("CARGO_PKG_VERSION").to_owned();
+        let kubernetes = KubeVersion::new(1, self.registry.minor).to_string();
         Ok(Rendered {
             digest: revision::digest(&objects, applier.as_ref(), NAMESPACE),
             objects,
             facts: BundleInfo::default(),
             namespace: NAMESPACE.to_owned(),
             account,
-            details: with!(RevisionDetails, bundle: installed, template_hash),
+            configuration_hash: Some(digest::configuration_hash(spec, bundle)),
+            details: with!(RevisionDetails, bundle: installed, template_hash, provisioner, kubernetes),
             removed_apis: Some(Vec::new()),
-            is_same_generation: generation == self.instance.metadata.generation,
         })
     }
 }

@@ -189,6 +189,28 @@ fn deadline_restarts_after_a_pause() {
 }
 
 #[test]
+fn rollout_times_are_never_in_the_future() {
+    let at = |second| Time(Timestamp::from_second(second).unwrap());
+    let newest = with!(revision(1) => created: at(90), applied: None, resumed: Some(at(200)));
+    let mut status = with!(BundleInstanceStatus::default() => revisions: vec![newest]);
+    // The clock was set back.
+    follow_clock(&mut status, at(50).0);
+    let newest = &status.revisions[0];
+    assert_eq!(newest.created, at(50));
+    assert_eq!(newest.applied, None);
+    assert_eq!(newest.resumed, Some(at(50)));
+    // The creation of an active revision remains recorded.
+    let active = with!(revision(1) => created: at(90), state: RevisionState::Active);
+    let mut others = with!(BundleInstanceStatus::default() => revisions: vec![active]);
+    follow_clock(&mut others, at(50).0);
+    assert_eq!(others.revisions[0].created, at(90));
+    let limit = Duration::from_secs(30);
+    let unapplied = with!(newest.clone() => resumed: None);
+    // Without applied objects, the time starts with the creation.
+    assert_eq!(left(&unapplied, limit, at(60).0), Duration::from_secs(20));
+}
+
+#[test]
 fn failed_reads_do_not_hide_a_pause() {
     use RevisionState::{Active, RollingOut};
     let at = |second| Timestamp::from_second(second).unwrap();

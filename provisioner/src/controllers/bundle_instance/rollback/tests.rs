@@ -2,7 +2,7 @@ use manifests::api::{bundle::Bundle, bundle_instance::RevisionState};
 
 use super::*;
 use crate::{
-    controllers::bundle_instance::{outcome::Remedy, revisions::tests::status},
+    controllers::bundle_instance::{outcome::Remedy, revisions::tests::status, rollout::unchanged},
     fixtures,
 };
 
@@ -30,16 +30,16 @@ fn rollout_is_given_up_for_its_own_failures_only() {
     use RevisionState::{Active, Archived, RollingOut};
     let failed = || HealthState::Failed(vec!["stuck".to_owned()]);
     let slow = || HealthState::Progressing(vec!["0 of 1 ready".to_owned()]);
-    let unchanged = || RolloutState::Unchanged;
+    let same = || RolloutState::Unchanged;
     let during: &[RevisionState] = &[Active, RollingOut];
     for ((name, policy, states, install, health, excused), expected) in ::tests::rows![
-        ("disabled", "Never", during, unchanged(), failed(), &[][..]) => None;
-        ("an object is stuck", "OnFailure", during, unchanged(), failed(), &[]) => Some("stuck");
-        ("stuck before", "OnFailure", during, unchanged(), failed(), &["a"]) => None;
-        ("slow", "OnFailure", during, unchanged(), slow(), &[]) => None;
-        ("over", "OnFailure", &[Archived, Active], unchanged(), failed(), &[]) => None;
-        ("first", "OnFailure", &[RollingOut], unchanged(), failed(), &[]) => None;
-        ("no revision", "OnFailure", &[], unchanged(), failed(), &[]) => None;
+        ("disabled", "Never", during, same(), failed(), &[][..]) => None;
+        ("an object is stuck", "OnFailure", during, same(), failed(), &[]) => Some("stuck");
+        ("stuck before", "OnFailure", during, same(), failed(), &["a"]) => None;
+        ("slow", "OnFailure", during, same(), slow(), &[]) => None;
+        ("over", "OnFailure", &[Archived, Active], same(), failed(), &[]) => None;
+        ("first", "OnFailure", &[RollingOut], same(), failed(), &[]) => None;
+        ("no revision", "OnFailure", &[], same(), failed(), &[]) => None;
         ("refused", "OnFailure", during, failure(true, RetryClass::Backoff), slow(), &[]) => Some("broken");
         ("denied", "OnFailure", during, failure(true, RetryClass::AfterGrant), slow(), &[]) => Some("broken");
         ("not begun", "OnFailure", during, failure(false, RetryClass::Backoff), slow(), &[]) => None;
@@ -58,6 +58,29 @@ fn rollout_is_given_up_for_its_own_failures_only() {
         let status = status(states);
         let now = Timestamp::from_second(9999).unwrap();
         assert_rows!(rollback_reason(&instance(policy, None), &status, &evidence, now).as_deref() => expected, "{name}");
+    }
+    // The objects of an interrupted rollout have the inputs of an earlier spec.
+    let nothing = unchanged(
+        &object!({"metadata": {"name": "a"}}),
+        &BundleInstanceStatus::default(),
+    );
+    for (is_outdated, expected) in [(false, Some("stuck")), (true, None)] {
+        let done = with!(nothing.clone() => is_outdated: is_outdated);
+        let evidence = Evidence {
+            install: &RolloutState::Done(Box::new(done)),
+            health: &failed(),
+            found: &with!(Unhealthy::default() => failed: objects(&["a"])),
+            excused: &Unhealthy::default(),
+            hash: "hash-2",
+            lacks_content: false,
+        };
+        let reason = rollback_reason(
+            &instance("OnFailure", None),
+            &status(during),
+            &evidence,
+            Timestamp::UNIX_EPOCH,
+        );
+        assert_eq!(reason.as_deref(), expected);
     }
 }
 

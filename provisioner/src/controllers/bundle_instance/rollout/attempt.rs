@@ -12,29 +12,27 @@ use apply::{
 };
 use kube::ResourceExt as _;
 use manifests::{
-    api::{
-        bundle::Bundle,
-        bundle_instance::{BundleInstance, BundleInstanceStatus, Cause, RevisionStatus},
-    },
+    api::bundle_instance::{BundleInstance, BundleInstanceStatus, Cause, RevisionStatus},
     object::Identity,
 };
 
 use super::{
     Source, Target,
+    installed::is_same_configuration,
     inventory::record_intent,
     is_unobserved,
     message::remedy,
+    objects::rendered,
     prepare::{PreparedRollout, prepare},
     prune_candidates::prune_first,
-    records::{Records, has_key},
     recreate,
-    render::{RenderError, Rendered, render},
+    render::Rendered,
     step::{Progress, Rollout, Stepped, resume, step},
     unchanged,
 };
 use crate::controllers::bundle_instance::{
     outcome::{CompletedRollout, Failure, Remedy, RetryClass},
-    revisions::{self, RecordError, owner},
+    revisions::{self, RecordError},
     rollback::Unhealthy,
     rollout_slots::Turn,
     state::{InstanceContext, InstanceState},
@@ -69,7 +67,8 @@ pub(super) async fn attempt(
         return Ok(Stepped::Unobserved);
     }
     state.platform = None;
-    if is_by_platform(before, target, &rendered)
+    if needs_revision(before, target, &rendered)
+        && cause(instance, before, target, &rendered).0 == Cause::Platform
         && let turn = shared.rollouts.begin_platform(&instance.name_any())
         && turn != Turn::Granted
     {
@@ -79,13 +78,12 @@ pub(super) async fn attempt(
     let PreparedRollout {
         owner,
         client,
-        mut rendered,
+        rendered,
         plan,
         mut warnings,
         left_out,
         lock,
     } = Box::pin(prepare(instance, shared, state, before, target, rendered)).await?;
-    rendered.details.key = recorded_key(target, rendered.details.key, key);
     let apply = Applier {
         client: &client,
         kinds: &ctx.discovery,
@@ -105,7 +103,7 @@ pub(super) async fn attempt(
         warnings.push(NOTHING_RESTORED_WARNING.to_owned());
     }
     if needs_revision(before, target, &rendered) {
-        let revision = record(shared, &owner, before, target, &rendered).await?;
+        let revision = record(instance, shared, &owner, before, target, &rendered).await?;
         let current = current.iter().map(|step| step.object.identity());
         let leaving = plan.leaving.iter().map(|leaving| leaving.identity.clone());
         state.excused = view.synced.then(|| {
@@ -115,6 +113,13 @@ pub(super) async fn attempt(
         });
         revisions::add(&mut revisions, revision);
     }
+    let number = revisions::newest_of(&mut revisions).map(|newest| {
+        // The same objects may have been rendered with another configuration.
+        newest
+            .configuration_hash
+            .clone_from(&rendered.configuration_hash);
+        newest.number
+    });
     let inventory = state.inventory.get_or_insert_default();
     recreate::mark(inventory, &changed, &permissions);
     // The status names the new revision before objects are applied or deleted.
@@ -125,7 +130,8 @@ pub(super) async fn attempt(
     }
     let progress = Progress {
         key: key.to_owned(),
-        number: revisions::newest_of(&mut revisions).map_or(0, |newest| newest.number),
+        applied_digest: applied_key(target, &rendered, key),
+        number: number.unwrap_or_default(),
         left_out,
         count: changed.len(),
         applied: BTreeSet::new(),
@@ -186,14 +192,6 @@ fn permissions(
     permissions.map_err(|(message, retry)| failure_for(target)(message, retry).with(remedy))
 }
 
-/// Reports whether a new revision is required because the provisioner or Kubernetes has another version.
-fn is_by_platform(before: &BundleInstanceStatus, target: &Target<'_>, rendered: &Rendered) -> bool {
-    let newest = before.newest();
-    matches!(target.source, Source::Bundle(_))
-        && newest.is_some_and(|newest| newest.digest != rendered.digest)
-        && revisions::cause(before, rendered) == Cause::Platform
-}
-
 /// Adds the details of the Bundle of the rendered objects.
 pub(crate) fn described(
     before: &BundleInstanceStatus,
@@ -205,7 +203,9 @@ pub(crate) fn described(
     let is_same = before.installed_bundle_name.as_ref() == Some(&details.bundle.name);
     let mut revisions = done.revisions;
     let template_hash = details.template_hash.as_ref();
-    revisions::rename(&mut revisions, &details.bundle.name, template_hash);
+    let configuration_hash = rendered.configuration_hash.clone();
+    let name = &details.bundle.name;
+    revisions::rename(&mut revisions, name, template_hash, configuration_hash);
     if let Some(newest) = revisions::newest_of(&mut revisions)
         && rendered.removed_apis.is_some()
     {
@@ -225,92 +225,6 @@ pub(crate) fn described(
     }
 }
 
-/// Renders the objects of the target, or reads them from a record.
-pub(super) async fn rendered(
-    instance: &BundleInstance,
-    shared: &InstanceContext,
-    state: &mut InstanceState,
-    before: &BundleInstanceStatus,
-    target: &Target<'_>,
-    key: &str,
-) -> Result<Rendered, Failure> {
-    let revision = match target.source {
-        Source::Bundle(bundle) => {
-            let records = Records::new(before, bundle);
-            let rendered = rendered_bundle(instance, shared, bundle, &records, key);
-            let rendered = Box::pin(rendered).await;
-            state.lacks_content = matches!(rendered, Err(RenderError::NotLoaded(_)));
-            return rendered.map_err(RenderError::into_failure);
-        }
-        Source::Revision(revision) | Source::Newest(revision) => revision,
-    };
-    let record = revisions::read(shared, &owner(instance), revision).await;
-    let record = record.map_err(|error| {
-        if error.is_transient() {
-            return failure_for(target)(error.to_string(), RetryClass::Soon);
-        }
-        state.lost = Some(revision.number);
-        unusable_record(target, &error.to_string())
-    })?;
-    let mut rendered = Rendered::of_record(record, instance);
-    if matches!(target.source, Source::Newest(_)) {
-        rendered.account.clone_from(&revision.service_account);
-        rendered.digest.clone_from(&revision.digest);
-    }
-    Ok(rendered)
-}
-
-/// Renders the objects of a Bundle, or reads them from a record with the same inputs: that of an interrupted rollout, or,
-/// if the content cannot be loaded, that of another revision of the template.
-async fn rendered_bundle(
-    instance: &BundleInstance,
-    shared: &InstanceContext,
-    bundle: &Bundle,
-    records: &Records<'_>,
-    key: &str,
-) -> Result<Rendered, RenderError> {
-    let read = async |revisions| recorded(instance, shared, bundle, revisions, key).await;
-    if let Some(rendered) = read(records.interrupted.as_slice()).await? {
-        return Ok(rendered);
-    }
-    match render(instance, shared, bundle).await {
-        Err(RenderError::NotLoaded(failure)) => {
-            let rendered = read(&records.of_template).await?;
-            rendered.ok_or(RenderError::NotLoaded(failure))
-        }
-        rendered => rendered,
-    }
-}
-
-/// Reads the records of revisions until one has the key. Records that are missing or altered are skipped.
-async fn recorded(
-    instance: &BundleInstance,
-    shared: &InstanceContext,
-    bundle: &Bundle,
-    revisions: &[&RevisionStatus],
-    key: &str,
-) -> Result<Option<Rendered>, RenderError> {
-    let owner = owner(instance);
-    for revision in revisions {
-        match revisions::read(shared, &owner, revision).await {
-            Ok(record) if has_key(&record.header.details, key) => {
-                return Ok(Some(Rendered::of_bundle_record(record, instance, bundle)));
-            }
-            // A transient error does not show that the record is missing.
-            Err(error) if error.is_transient() => {
-                let target = Target {
-                    source: Source::Bundle(bundle),
-                    rollback: None,
-                };
-                let failure = failure_for(&target)(error.to_string(), RetryClass::Soon);
-                return Err(RenderError::NotLoaded(failure));
-            }
-            Ok(_) | Err(_) => {}
-        }
-    }
-    Ok(None)
-}
-
 /// Returns the failure of a target whose record cannot be used.
 pub(crate) fn unusable_record(target: &Target<'_>, problem: &str) -> Failure {
     let fail = failure_for(target);
@@ -327,29 +241,25 @@ pub(crate) fn unusable_record(target: &Target<'_>, problem: &str) -> Failure {
     }
 }
 
-/// Returns the key to record with a revision. An interrupted rollout finds its objects by this key, without the content. Objects
-/// of an earlier record keep the key of their rendering, because the Bundle of the template may be unpacked before the rollout
-/// continues.
-pub(crate) fn recorded_key(
-    target: &Target<'_>,
-    former: Option<String>,
-    key: &str,
-) -> Option<String> {
-    match target.source {
-        Source::Bundle(_) => Some(key.to_owned()),
-        Source::Revision(_) | Source::Newest(_) => former,
+/// Returns the applied digest of the status at the end of a rollout: for a Bundle the key of the rendering, which is recorded
+/// with the objects, otherwise the key of the target.
+pub(crate) fn applied_key(target: &Target<'_>, rendered: &Rendered, key: &str) -> String {
+    match (target.source, &rendered.details.key) {
+        (Source::Bundle(_), Some(recorded)) => recorded.clone(),
+        _ => key.to_owned(),
     }
 }
 
 /// Records a new revision.
 async fn record(
+    instance: &BundleInstance,
     shared: &InstanceContext,
     owner: &InstanceOwner,
     before: &BundleInstanceStatus,
     target: &Target<'_>,
     rendered: &Rendered,
 ) -> Result<RevisionStatus, Failure> {
-    let why = cause(before, target, rendered);
+    let why = cause(instance, before, target, rendered);
     let recorded = revisions::record(shared, owner, before, rendered, why).await;
     recorded.map_err(|error| {
         let (retry, remedy) = match &error {
@@ -365,6 +275,7 @@ async fn record(
 
 /// Returns the cause of a revision, and the number of the revision that a rollback restores.
 pub(crate) fn cause(
+    instance: &BundleInstance,
     before: &BundleInstanceStatus,
     target: &Target<'_>,
     rendered: &Rendered,
@@ -376,7 +287,10 @@ pub(crate) fn cause(
         // A template that was reverted.
         Source::Revision(_) => (Cause::Upgrade, None),
         Source::Newest(newest) => (newest.cause, newest.rollback_of),
-        Source::Bundle(_) => (revisions::cause(before, rendered), None),
+        Source::Bundle(bundle) => {
+            let is_same = is_same_configuration(instance, before, bundle);
+            (revisions::cause(before, rendered, is_same), None)
+        }
     }
 }
 
@@ -460,25 +374,103 @@ pub(super) fn retry_soon(target: &Target<'_>, what: &str, error: &kube::Error) -
 
 #[cfg(test)]
 mod tests {
+    use convert::bundle_info::BundleInfo;
+    use manifests::api::{
+        bundle::Bundle,
+        bundle_instance::{InstalledBundle, RevisionState},
+        revision::RevisionDetails,
+    };
+    use serde_json::{Value, json};
+
     use super::*;
-    use crate::controllers::bundle_instance::revisions::tests::revision;
+    use crate::{
+        controllers::bundle_instance::{
+            revisions::tests::{revision, status},
+            rollout::digest::configuration_hash,
+        },
+        fixtures::spec,
+    };
+
+    fn rendered(bundle: &str, key: Option<&str>) -> Rendered {
+        let mut details = with!(RevisionDetails, key: key.map(str::to_owned));
+        bundle.clone_into(&mut details.bundle.name);
+        Rendered {
+            objects: Vec::new(),
+            digest: "sha256:2".to_owned(),
+            facts: BundleInfo::default(),
+            namespace: "default".to_owned(),
+            account: None,
+            configuration_hash: None,
+            details,
+            removed_apis: None,
+        }
+    }
+
+    fn target(source: Source<'_>) -> Target<'_> {
+        Target {
+            source,
+            rollback: None,
+        }
+    }
 
     #[test]
-    fn recorded_objects_keep_the_key_of_their_rendering() {
+    fn applied_digest_is_the_key_of_the_rendering() {
         let bundle: Bundle = object!({"metadata": {"name": "b"}});
         let revision = revision(1);
-        let former = Some("rendering".to_owned());
-        let key = |source| {
-            let target = Target {
-                source,
-                rollback: None,
-            };
-            recorded_key(&target, former.clone(), "current")
-        };
+        let applied = |source, key| applied_key(&target(source), &rendered("b", key), "target");
+        let key = Some("rendering");
         assert_rows! {
-            key(Source::Bundle(&bundle)).as_deref() => Some("current");
-            key(Source::Revision(&revision)) => former;
-            key(Source::Newest(&revision)) => former;
+            applied(Source::Bundle(&bundle), key) => "rendering";
+            applied(Source::Bundle(&bundle), None) => "target";
+            applied(Source::Revision(&revision), key) => "target";
+            applied(Source::Newest(&revision), key) => "target";
+        }
+    }
+
+    #[test]
+    fn platform_is_the_cause_only_without_other_changes() {
+        let bundle = |digest: &str| -> Bundle {
+            object!({"metadata": {"name": "bundle-1"}, "status": {"contentDigest": digest}})
+        };
+        let config = json!({"config": {"deploymentConfig": {"env": []}}});
+        let account = json!({"serviceAccount": {"name": "a", "namespace": "b"}});
+        let hash = configuration_hash(&spec(&json!({})), &bundle("sha256:a"));
+        let active = with!(status(&[RevisionState::Active]) => |status|
+            status.installed = Some(InstalledBundle::new(&bundle("sha256:a")));
+            status.revisions[0].configuration_hash = Some(hash));
+        let cause = |before: &BundleInstanceStatus, fields: &Value, name: &str, digest: &str| {
+            let instance = object!({"metadata": {"name": "a"}, "spec": fields});
+            let bundle = with!(bundle(digest) => metadata.name: Some(name.to_owned()));
+            let target = target(Source::Bundle(&bundle));
+            let rendered = rendered(name, None);
+            let rendered = with!(rendered => details.bundle: InstalledBundle::new(&bundle));
+            let (cause, rollback_of) = cause(&instance, before, &target, &rendered);
+            assert_eq!(rollback_of, None);
+            cause
+        };
+        let none = &BundleInstanceStatus::default();
+        let same = json!({});
+        assert_rows! {
+            cause(none, &same, "bundle-1", "sha256:a") => Cause::Install;
+            cause(&active, &same, "bundle-1", "sha256:a") => Cause::Platform;
+            cause(&active, &config, "bundle-1", "sha256:a") => Cause::Configuration;
+            cause(&active, &account, "bundle-1", "sha256:a") => Cause::Configuration;
+            cause(&active, &same, "bundle-2", "sha256:a") => Cause::Upgrade;
+            cause(&active, &same, "bundle-1", "sha256:b") => Cause::Upgrade, "a moved tag";
+        }
+        // Another rendering continues an interrupted rollout.
+        for (interrupted, expected) in [
+            (Cause::Install, Cause::Install),
+            (Cause::Upgrade, Cause::Upgrade),
+            (Cause::Platform, Cause::Platform),
+            (Cause::Rollback, Cause::Configuration),
+        ] {
+            let before = with!(active.clone() => |status| {
+                status.applied_digest = None;
+                status.revisions[0].state = RevisionState::RollingOut;
+                status.revisions[0].cause = interrupted;
+            });
+            assert_rows!(cause(&before, &same, "bundle-1", "sha256:a") => expected, "{interrupted:?}");
         }
     }
 }

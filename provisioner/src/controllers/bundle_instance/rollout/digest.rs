@@ -1,5 +1,5 @@
-//! Key of the applied state: the content, all inputs of the rendering, and the service account. Key of an attempt to reach
-//! that state. Pure; no I/O.
+//! Key of the applied state: the content, all inputs of the rendering, and the service account. Hash of those inputs that
+//! come from the user and the bundle. Key of an attempt to reach that state. Pure; no I/O.
 
 use kube::ResourceExt as _;
 use manifests::{
@@ -52,7 +52,7 @@ pub(crate) fn digest_of(
     has_conditions: bool,
 ) -> String {
     let mut shape = json!({
-        "content": bundle.status.as_ref().and_then(|status| status.content_digest.as_ref()),
+        "content": content_digest(bundle),
         "class": bundle.spec.provisioner_class_name,
         "namespace": spec.install_namespace,
         "config": spec.config,
@@ -73,15 +73,62 @@ pub(crate) fn digest_of(
     Digest::sha256(shape.to_string().as_bytes()).to_string()
 }
 
+/// Returns the hash of the inputs that come from the user and the bundle. Other releases of the provisioner and of Kubernetes
+/// do not change it. The service account is compared separately.
+pub(crate) fn configuration_hash(spec: &BundleInstanceSpec, bundle: &Bundle) -> String {
+    let inputs = json!({
+        "content": content_digest(bundle),
+        "class": bundle.spec.provisioner_class_name,
+        "namespace": spec.install_namespace,
+        "config": spec.config,
+    });
+    let mut hash = Digest::sha256(inputs.to_string().as_bytes()).hex();
+    hash.truncate(40);
+    hash
+}
+
+fn content_digest(bundle: &Bundle) -> Option<&String> {
+    bundle.status.as_ref()?.content_digest.as_ref()
+}
+
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
     use serde_json::Value;
 
     use super::*;
-    use crate::controllers::bundle_instance::{
-        attempt_backoff::RolloutBackoff, outcome::RetryClass, rollout::Source,
+    use crate::{
+        controllers::bundle_instance::{
+            attempt_backoff::RolloutBackoff, outcome::RetryClass, rollout::Source,
+        },
+        fixtures::spec,
     };
+
+    #[test]
+    fn configuration_hash_depends_on_spec_and_content() {
+        let hash = |fields: &Value, class: &str, content: &str| {
+            let bundle = object!({
+                "metadata": {"name": "b"}, "spec": {"provisionerClassName": class},
+                "status": {"contentDigest": content},
+            });
+            configuration_hash(&spec(fields), &bundle)
+        };
+        let [plain, registry] = ["core-rukpak-io-plain", "core-rukpak-io-registry"];
+        let expected = hash(&json!({}), plain, "sha256:1");
+        // Spec, class, content, and whether the hash is the same.
+        for (fields, class, content, is_same) in ::tests::rows![
+            json!({}), plain, "sha256:1" => true;
+            json!({"revisionHistoryLimit": 5}), plain, "sha256:1" => true;
+            json!({"serviceAccount": {"name": "a", "namespace": "b"}}), plain, "sha256:1" => true;
+            json!({"config": {"deploymentConfig": {"env": []}}}), plain, "sha256:1" => false;
+            json!({"installNamespace": "a"}), plain, "sha256:1" => false;
+            json!({}), registry, "sha256:1" => false;
+            json!({}), plain, "sha256:2" => false;
+        ] {
+            let found = hash(&fields, class, content);
+            assert_eq!(found == expected, is_same, "{fields} {class} {content}");
+        }
+    }
 
     #[test]
     fn restored_content_ends_the_delay_of_the_next_attempt() {

@@ -3,30 +3,61 @@
 use kube::ResourceExt as _;
 use manifests::api::{
     bundle::Bundle,
-    bundle_instance::{BundleInstance, BundleInstanceStatus},
-    condition::{self, reason},
-    labels,
+    bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus},
+    condition, labels,
 };
 
-use super::Target;
+use super::{Target, digest::configuration_hash};
 use crate::controllers::bundle_instance::{outcome::CompletedRollout, revisions};
 
-/// Reports whether the installed objects are those of the target with the current spec: only the provisioner or the cluster
-/// has changed since.
+/// Reports whether all objects of the target's Bundle are applied, and no failed template has been rolled back. The objects may
+/// have been rendered for another spec, provisioner or cluster.
+pub(crate) fn is_installed(status: &BundleInstanceStatus, target: &Target<'_>) -> bool {
+    let bundle = target.bundle();
+    bundle.is_some_and(|bundle| is_recorded(status, bundle))
+        && status.applied_digest.is_some()
+        && status.failed_template_hash.is_none()
+}
+
+/// Reports whether all objects that the spec declares are applied. Another release of the provisioner or another version of
+/// Kubernetes may have rendered them.
 pub(crate) fn is_as_declared(
     instance: &BundleInstance,
     status: &BundleInstanceStatus,
     target: &Target<'_>,
 ) -> bool {
-    let bundle = target.bundle();
-    let installed = condition::find(&status.conditions, condition::INSTALLED);
-    bundle.is_some_and(|bundle| is_recorded(status, bundle))
-        && status.applied_digest.is_some()
-        && status.newest().is_some()
-        && installed.is_some_and(|installed| {
-            installed.observed_generation == instance.metadata.generation
-                && installed.reason == reason::INSTALLATION_SUCCEEDED
-        })
+    let bundle = target.bundle().filter(|_| is_installed(status, target));
+    let has_hash = |newest: &RevisionStatus| newest.configuration_hash.is_some();
+    bundle.is_some_and(|bundle| is_same_configuration(instance, status, bundle))
+        // Without a hash, an attempt to apply another spec may have failed.
+        && (is_ready(instance, status) || status.newest().is_some_and(has_hash))
+}
+
+/// Reports whether the newest revision comes from this Bundle with the configuration of the spec, so that only the provisioner
+/// or the cluster has changed since. Without a hash, the spec counts as changed until its generation is observed.
+pub(crate) fn is_same_configuration(
+    instance: &BundleInstance,
+    status: &BundleInstanceStatus,
+    bundle: &Bundle,
+) -> bool {
+    let spec = &instance.spec;
+    let Some(newest) = status.newest() else {
+        return false;
+    };
+    let is_same = if let Some(hash) = &newest.configuration_hash {
+        *hash == configuration_hash(spec, bundle)
+    } else {
+        let observed = status.observed();
+        observed.is_some() && observed == instance.metadata.generation
+    };
+    is_same && newest.bundle == bundle.name_any() && newest.service_account == spec.service_account
+}
+
+/// Reports whether the condition Ready is True for the present spec.
+pub(crate) fn is_ready(instance: &BundleInstance, status: &BundleInstanceStatus) -> bool {
+    condition::find(&status.conditions, condition::READY).is_some_and(|ready| {
+        ready.status == "True" && ready.observed_generation == instance.metadata.generation
+    })
 }
 
 /// Reports whether the status records this Bundle, by UID, as the installed one.
@@ -44,9 +75,11 @@ pub(crate) fn renamed(
     let found = bundle.status.as_ref();
     let mut revisions = status.revisions.clone();
     let template_hash = bundle.labels().get(labels::TEMPLATE_HASH);
-    revisions::rename(&mut revisions, &bundle.name_any(), template_hash);
+    let configuration = configuration_hash(&instance.spec, bundle);
+    let name = bundle.name_any();
+    revisions::rename(&mut revisions, &name, template_hash, Some(configuration));
     CompletedRollout {
-        bundle: bundle.name_any(),
+        bundle: name,
         uid: bundle.uid().unwrap_or_default(),
         source: found.and_then(|found| found.resolved_source.clone()),
         content: found.and_then(|found| found.content_digest.clone()),
@@ -73,6 +106,7 @@ pub(crate) fn unchanged(
         content: status.content_digest.clone(),
         namespace: status.install_namespace.clone().unwrap_or_default(),
         digest: status.applied_digest.clone().unwrap_or_default(),
+        is_outdated: false,
         facts: status.facts.clone(),
         inventory: status.inventory.clone().unwrap_or_default(),
         waiting: status.waiting.clone(),

@@ -55,9 +55,9 @@ pub(crate) async fn migrate(
             requeue_after,
         });
     }
-    match key(instance, shared, &target).await {
-        Ok(key) if status.applied_digest.as_deref().map(applied) == Some(&*key) => {}
-        _ => return None,
+    let key = key(instance, shared, &target).await.ok();
+    if key.is_none() || key.as_deref() != status.applied_digest.as_deref().map(applied) {
+        return None;
     }
     let rendered = render(instance, shared, installed).await;
     let owner = owner(instance);
@@ -65,7 +65,8 @@ pub(crate) async fn migrate(
     let inventory = state.inventory.clone();
     let mut is_reported = false;
     let recorded = match rendered {
-        Ok(rendered) => {
+        Ok(mut rendered) => {
+            rendered.details.key = key;
             let why = (Cause::Migration, None);
             match leaving(shared, state, &rendered, &owner).await {
                 Ok(lines) => {

@@ -14,6 +14,9 @@ use manifests::api::{
 pub(crate) struct Records<'a> {
     /// Revision that is only partly applied. Its record is used even if the content is available.
     pub(crate) interrupted: Option<&'a RevisionStatus>,
+    /// The interrupted revision if it is one of the same template. If neither the content nor another record has the objects,
+    /// its rollout ends with the recorded inputs, and a rollout with the present inputs follows.
+    pub(crate) unfinished: Option<&'a RevisionStatus>,
     /// Other revisions of the same template. Their records are used if the content cannot be loaded.
     pub(crate) of_template: Vec<&'a RevisionStatus>,
 }
@@ -24,14 +27,14 @@ impl<'a> Records<'a> {
         let interrupted = before.newest().filter(|_| before.applied_digest.is_none());
         let number = interrupted.map(|interrupted| interrupted.number);
         let hash = bundle.labels().get(labels::TEMPLATE_HASH);
-        let of_template = before.revisions.iter().rev().filter(|revision| {
-            hash.is_some()
-                && revision.template_hash.as_ref() == hash
-                && Some(revision.number) != number
-        });
+        let is_of_template =
+            |revision: &&RevisionStatus| hash.is_some() && revision.template_hash.as_ref() == hash;
+        let others = before.revisions.iter().rev();
+        let others = others.filter(|revision| Some(revision.number) != number);
         Self {
             interrupted,
-            of_template: of_template.collect(),
+            unfinished: interrupted.filter(is_of_template),
+            of_template: others.filter(is_of_template).collect(),
         }
     }
 }
@@ -60,28 +63,30 @@ mod tests {
             let labels = hash.map(|hash| serde_json::json!({(labels::TEMPLATE_HASH): hash}));
             let bundle: Bundle = object!({"metadata": {"name": "a", "labels": labels}});
             let records = Records::new(&status, &bundle);
-            let of_template = records.of_template.iter();
+            let number = |revision: &RevisionStatus| revision.number;
+            let of_template = records.of_template.into_iter();
             (
-                records.interrupted.map(|revision| revision.number),
-                of_template
-                    .map(|revision| revision.number)
-                    .collect::<Vec<_>>(),
+                records.interrupted.map(number),
+                records.unfinished.is_some(),
+                of_template.map(number).collect::<Vec<_>>(),
             )
         };
         let key = Some("key");
-        assert_each!(|states, applied, hash, interrupted, others| numbers(states, applied, hash) => (interrupted, others);
-            &[Active][..], key, Some("hash-1"), None => vec![1];
-            &[], None, Some("hash-1"), None => vec![];
-            &[Active], key, Some("hash-2"), None => vec![];
-            &[Active], key, None, None => vec![];
+        assert_each!(|states, applied, hash, interrupted, is_unfinished, others| numbers(states, applied, hash)
+            => (interrupted, is_unfinished, others);
+            &[Active][..], key, Some("hash-1"), None, false => vec![1];
+            &[], None, Some("hash-1"), None, false => vec![];
+            &[Active], key, Some("hash-2"), None, false => vec![];
+            &[Active], key, None, None, false => vec![];
             // An API of deferred objects is served, and the process was killed.
-            &[Active], None, Some("hash-1"), Some(1) => vec![];
+            &[Active], None, Some("hash-1"), Some(1), true => vec![];
             // The template was reverted during a rollout.
-            &[Active, RollingOut], None, Some("hash-1"), Some(2) => vec![1];
-            &[Active, RollingOut], None, Some("hash-2"), Some(2) => vec![];
+            &[Active, RollingOut], None, Some("hash-1"), Some(2), false => vec![1];
+            &[Active, RollingOut], None, Some("hash-2"), Some(2), true => vec![];
+            &[Active, RollingOut], None, None, Some(2), false => vec![];
             // The template was reverted, or the pin was removed, after a rollback.
-            &[Archived, Archived, Active], key, Some("hash-1"), None => vec![3, 1];
-            &[Archived, Active, RollingOut], None, Some("hash-2"), Some(3) => vec![2];
+            &[Archived, Archived, Active], key, Some("hash-1"), None, false => vec![3, 1];
+            &[Archived, Active, RollingOut], None, Some("hash-2"), Some(3), false => vec![2];
         );
     }
 

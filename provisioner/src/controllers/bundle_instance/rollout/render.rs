@@ -12,7 +12,9 @@ use manifests::{
     api::{
         Class,
         bundle::Bundle,
-        bundle_instance::{BundleInstance, InstalledBundle, RemovedApi, ServiceAccountRef},
+        bundle_instance::{
+            BundleInstance, InstalledBundle, RemovedApi, RevisionStatus, ServiceAccountRef,
+        },
         labels,
         revision::RevisionDetails,
     },
@@ -20,7 +22,7 @@ use manifests::{
     openshift::{MaxOpenShiftVersion, Spelling},
 };
 
-use super::removed_apis;
+use super::{digest::configuration_hash, removed_apis};
 use crate::{
     cluster::impersonation,
     controllers::{
@@ -47,12 +49,12 @@ pub(crate) struct Rendered {
     pub(crate) namespace: String,
     /// Service account that the objects are applied with; `None` for the provisioner's own.
     pub(crate) account: Option<ServiceAccountRef>,
+    /// Hash of the content and of the configuration; `None` for the record of an older provisioner.
+    pub(crate) configuration_hash: Option<String>,
     /// Details that are recorded with the objects.
     pub(crate) details: RevisionDetails,
     /// Uses of APIs that a later minor version of Kubernetes removes; `None` for the objects of a record.
     pub(crate) removed_apis: Option<Vec<RemovedApi>>,
-    /// Whether the spec is that of the last status, so that another digest is caused by the provisioner or the cluster.
-    pub(crate) is_same_generation: bool,
 }
 
 /// Error of rendering a Bundle.
@@ -93,7 +95,11 @@ pub(super) fn digest(
 
 impl Rendered {
     /// Creates the content from a record, with the service account of the current spec.
-    pub(crate) fn of_record(record: Revision<RevisionDetails>, instance: &BundleInstance) -> Self {
+    pub(crate) fn of_record(
+        record: Revision<RevisionDetails>,
+        instance: &BundleInstance,
+        configuration_hash: Option<String>,
+    ) -> Self {
         let Revision { header, objects } = record;
         let facts = &header.details.facts;
         let account = instance.spec.service_account.clone();
@@ -112,10 +118,35 @@ impl Rendered {
             objects,
             namespace: header.namespace,
             account,
+            configuration_hash,
             details: header.details,
             removed_apis: None,
-            is_same_generation: is_same_generation(instance),
         }
+    }
+
+    /// Creates the content from the record of a revision, with the service account and the Bundle of the revision. `present` is
+    /// the installed Bundle or that of the template, and may be the Bundle of the revision with another UID.
+    pub(crate) fn of_revision(
+        record: Revision<RevisionDetails>,
+        instance: &BundleInstance,
+        revision: &RevisionStatus,
+        present: Option<&InstalledBundle>,
+    ) -> Self {
+        let hash = revision.configuration_hash.clone();
+        let mut rendered = Self::of_record(record, instance, hash);
+        rendered.account.clone_from(&revision.service_account);
+        rendered.digest.clone_from(&revision.digest);
+        let details = &mut rendered.details;
+        let bundle = &mut details.bundle;
+        bundle.name.clone_from(&revision.bundle);
+        if let Some(present) = present
+            && present.name == bundle.name
+            && present.content_digest == bundle.content_digest
+        {
+            bundle.uid.clone_from(&present.uid);
+        }
+        details.template_hash.clone_from(&revision.template_hash);
+        rendered
     }
 
     /// Creates the content from a record with the objects of a Bundle. The record may be that of another Bundle with the same
@@ -125,9 +156,9 @@ impl Rendered {
         instance: &BundleInstance,
         bundle: &Bundle,
     ) -> Self {
-        let mut rendered = Self::of_record(record, instance);
-        rendered.details.bundle.name = bundle.name_any();
-        rendered.details.bundle.uid = bundle.uid().unwrap_or_default();
+        let hash = configuration_hash(&instance.spec, bundle);
+        let mut rendered = Self::of_record(record, instance, Some(hash));
+        rendered.details.bundle = InstalledBundle::new(bundle);
         rendered.details.template_hash = bundle.labels().get(labels::TEMPLATE_HASH).cloned();
         rendered
     }
@@ -219,12 +250,9 @@ pub(crate) async fn render(
         facts,
         namespace,
         account,
+        configuration_hash: Some(configuration_hash(spec, bundle)),
         details: RevisionDetails {
-            bundle: InstalledBundle {
-                name: bundle.name_any(),
-                uid: bundle.uid().unwrap_or_default(),
-                content_digest: status.content_digest.unwrap_or_default(),
-            },
+            bundle: InstalledBundle::new(bundle),
             template_hash: bundle.labels().get(labels::TEMPLATE_HASH).cloned(),
             source: status.resolved_source,
             facts: status.facts,
@@ -233,14 +261,7 @@ pub(crate) async fn render(
             kubernetes: kube_version.to_string(),
         },
         removed_apis: Some(removed_apis),
-        is_same_generation: is_same_generation(instance),
     })
-}
-
-/// Reports whether the spec is that of the last status.
-fn is_same_generation(instance: &BundleInstance) -> bool {
-    let status = instance.status.as_ref();
-    status.and_then(|status| status.observed_generation) == instance.metadata.generation
 }
 
 /// Returns the message about content that cannot be loaded, and the class of the delay until the next attempt.
@@ -268,4 +289,45 @@ fn deployment_config(instance: &BundleInstance) -> Result<Option<DeploymentConfi
             let name = instance.name_any();
             format!("spec.config of BundleInstance {name}: {error}")
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use apply::revision::Header;
+
+    use super::*;
+    use crate::controllers::bundle_instance::revisions::tests::revision;
+
+    #[test]
+    fn objects_of_a_revision_belong_to_the_present_bundle() {
+        let bundle = |name: &str, uid: &str, digest: &str| InstalledBundle {
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            content_digest: digest.to_owned(),
+        };
+        let instance: BundleInstance = object!({"metadata": {"name": "a"}});
+        let revision = with!(revision(1) => configuration_hash: Some("hash".to_owned()));
+        let uid = |present: Option<InstalledBundle>| {
+            // Another Bundle with the same content has replaced the Bundle of the record.
+            let header = Header {
+                owner: String::new(),
+                number: 1,
+                namespace: "default".to_owned(),
+                account: None,
+                details: with!(RevisionDetails, bundle: bundle("former", "1", "sha256:a")),
+            };
+            let objects = Vec::new();
+            let record = Revision { header, objects };
+            let rendered = Rendered::of_revision(record, &instance, &revision, present.as_ref());
+            assert_eq!(rendered.details.bundle.name, "bundle-1");
+            assert_eq!(rendered.configuration_hash.as_deref(), Some("hash"));
+            rendered.details.bundle.uid
+        };
+        assert_rows! {
+            uid(None) => "1";
+            uid(Some(bundle("bundle-1", "2", "sha256:a"))) => "2";
+            uid(Some(bundle("bundle-2", "2", "sha256:a"))) => "1";
+            uid(Some(bundle("bundle-1", "2", "sha256:b"))) => "1", "the content of a moved tag";
+        }
+    }
 }

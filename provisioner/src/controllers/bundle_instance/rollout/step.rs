@@ -21,9 +21,10 @@ use manifests::{
 
 use super::{
     Source, Target,
-    attempt::{described, failure_for, partition, previous, rendered, retry_soon},
+    attempt::{described, failure_for, partition, previous, retry_soon},
     inventory::{record_applied, remove_pruned},
     message::{describe_rejections, remedy, retry_class, waiting},
+    objects::rendered,
     prepare::{is_observed, plan},
     prune_candidates::{lines_of, prune_first, released},
     recreate,
@@ -59,6 +60,9 @@ pub(super) enum Stepped {
 pub(crate) struct Progress {
     /// Key of the target.
     pub(super) key: String,
+    /// Applied digest of the status at the end. Not the key of the target if the objects have the inputs of an earlier spec,
+    /// provisioner or cluster.
+    pub(super) applied_digest: String,
     /// Number of the revision.
     pub(super) number: i64,
     /// Objects of the revision that are not applied: other owners have them, and they are used unchanged.
@@ -109,6 +113,8 @@ pub(super) async fn resume(
     progress: Progress,
 ) -> Result<Stepped, Failure> {
     let ctx = &shared.ctx;
+    // Like the first step: the failure of objects with earlier inputs is not a failure of the present spec.
+    state.lacks_content = progress.applied_digest != progress.key;
     let fail = failure_for(target);
     let Some(newest) = before.rolling_out() else {
         let message = "the revision is no longer being rolled out; the objects are checked again";
@@ -268,6 +274,7 @@ async fn finish(
         progress:
             Progress {
                 key,
+                applied_digest,
                 warnings,
                 lock,
                 ..
@@ -296,7 +303,8 @@ async fn finish(
     let done = CompletedRollout {
         previous: previous(before, target, &rendered),
         namespace: rendered.namespace.clone(),
-        digest: key,
+        is_outdated: applied_digest != key,
+        digest: applied_digest,
         inventory: state.listed(before),
         waiting: plan.deferred.iter().flat_map(waiting).take(500).collect(),
         released: released(before, &rendered, &pruned),

@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use jiff::Timestamp;
 use manifests::api::{
-    bundle_instance::{BundleInstanceStatus, Cause, RevisionState},
+    bundle_instance::{BundleInstanceSpec, BundleInstanceStatus, Cause, RevisionState},
     condition::{self, reason},
 };
 
-use super::{MAX_PLATFORM_ROLLOUTS, MAX_UNHEALTHY, queue::Line};
+use super::{MAX_PLATFORM_ROLLOUTS, MAX_UNHEALTHY, queue::Line, time_left};
 
 /// Answer to the start of a rollout that the platform caused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub(crate) enum Turn {
 /// All rollouts that the platform caused.
 #[derive(Debug, Default)]
 pub(super) struct Platform {
-    /// Newest revisions that the platform caused and that are rolling out or unhealthy, by instance.
+    /// Newest revisions that the platform caused and that are under way or unhealthy, by instance.
     revisions: HashMap<String, Observed>,
     /// Instances with a slot whose revision is not recorded yet.
     begun: HashSet<String>,
@@ -44,17 +45,23 @@ struct Observed {
 
 /// Progress of a revision that the platform caused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stage {
-    is_rolling_out: bool,
+pub(super) struct Stage {
+    /// Whether the revision is rolling out and not late.
+    is_under_way: bool,
     is_unhealthy: bool,
 }
 
 // === impl Stage ===
 
 impl Stage {
-    /// Returns the stage of the newest revision; `None` unless the platform caused the revision and it is rolling out or
-    /// unhealthy. An instance that was unhealthy before the revision was created does not count as unhealthy.
-    fn from_status(status: &BundleInstanceStatus) -> Option<Self> {
+    /// Returns the stage of the newest revision; `None` unless the platform caused the revision and it is under way or
+    /// unhealthy. A late revision counts like an active one. An instance that was unhealthy before the revision was created
+    /// does not count as unhealthy.
+    pub(super) fn new(
+        spec: &BundleInstanceSpec,
+        status: &BundleInstanceStatus,
+        now: Timestamp,
+    ) -> Option<Self> {
         let newest = status.newest()?;
         if newest.cause != Cause::Platform {
             return None;
@@ -64,14 +71,15 @@ impl Stage {
             find(type_).is_some_and(|c| reasons.contains(&c.reason.as_str()))
         };
         let is_rolling_out = newest.state == RevisionState::RollingOut;
+        let is_under_way = is_rolling_out && !time_left(spec, newest, now).is_zero();
         let is_refused = is_rolling_out
             && newest.applied.is_none()
             && has_reason(
                 condition::INSTALLED,
                 &[reason::UPGRADE_FAILED, reason::RECONCILE_FAILED],
             );
-        // An object that is not ready yet is not a failure until the revision is active, which it becomes at the deadline.
-        let waits = is_rolling_out
+        // An object that is not ready yet is not a failure until the deadline.
+        let waits = is_under_way
             && has_reason(
                 condition::PROGRESSING,
                 &[
@@ -83,8 +91,8 @@ impl Stage {
         let became_unhealthy = find(condition::HEALTHY)
             .is_some_and(|c| c.status == "False" && c.last_transition_time.0 >= newest.created.0);
         let is_unhealthy = is_refused || became_unhealthy && !waits;
-        (is_rolling_out || is_unhealthy).then_some(Self {
-            is_rolling_out,
+        (is_under_way || is_unhealthy).then_some(Self {
+            is_under_way,
             is_unhealthy,
         })
     }
@@ -106,10 +114,8 @@ impl Platform {
 
     /// Decides whether a rollout of this instance may start.
     fn decide(&self, name: &str) -> Turn {
-        let is_rolling_out = |observed: Option<&Observed>| {
-            observed.is_some_and(|observed| observed.stage.is_rolling_out)
-        };
-        if self.begun.contains(name) || is_rolling_out(self.revisions.get(name)) {
+        let own = self.revisions.get(name);
+        if self.begun.contains(name) || own.is_some_and(|own| own.stage.is_under_way) {
             return Turn::Granted;
         }
         let unhealthy = self.unhealthy(name);
@@ -134,24 +140,22 @@ impl Platform {
     /// Returns the number of running rollouts.
     fn under_way(&self) -> usize {
         let all = self.revisions.iter();
-        let recorded = all.filter(|(name, observed)| {
-            observed.stage.is_rolling_out && !self.begun.contains(*name)
-        });
+        let recorded = all
+            .filter(|(name, observed)| observed.stage.is_under_way && !self.begun.contains(*name));
         recorded.count() + self.begun.len()
     }
 
-    /// Records a status, and returns the instances to wake.
+    /// Records the stage of an instance, and returns the instances to wake.
     pub(super) fn observe(
         &mut self,
         name: &str,
         version: u64,
-        status: Option<&BundleInstanceStatus>,
+        stage: Option<Stage>,
     ) -> Vec<String> {
         let recorded = self.revisions.get(name).copied();
         if recorded.is_some_and(|recorded| recorded.version > version) {
             return Vec::new();
         }
-        let stage = status.and_then(Stage::from_status);
         match stage {
             Some(stage) => {
                 let observed = Observed { version, stage };

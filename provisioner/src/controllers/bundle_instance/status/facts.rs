@@ -15,8 +15,9 @@ pub(super) fn collect(
     declaration: &Declaration,
     status: &BundleInstanceStatus,
 ) -> Facts {
-    let is_settled = match outcome.install {
-        RolloutState::Unchanged | RolloutState::Paused | RolloutState::Done(_) => true,
+    let is_settled = match &outcome.install {
+        RolloutState::Unchanged | RolloutState::Paused => true,
+        RolloutState::Done(done) => !done.is_outdated,
         RolloutState::Failed(_)
         | RolloutState::Waiting(_)
         | RolloutState::Queued

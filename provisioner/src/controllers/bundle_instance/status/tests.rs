@@ -5,6 +5,7 @@ mod truth;
 use super::*;
 use crate::controllers::bundle_instance::{
     outcome::{CompletedRollout, Remedy, RepairedInventory, RolledBack},
+    revisions::tests::revision,
     rollout::unchanged,
 };
 
@@ -262,6 +263,41 @@ fn objects_that_were_unhealthy_before_a_rollout_remain_so() {
         status.conditions[2].last_transition_time.0 => NOW;
         lines(&status)[3].starts_with("Progressing True WaitingForHealth") => true;
     }
+}
+
+#[test]
+fn rollout_of_the_spec_follows_one_with_earlier_inputs() {
+    for health in [HealthState::Healthy, HealthState::NotObserved] {
+        let outdated = installs(with!(done("new") => is_outdated: true));
+        let status = then(unpacked("new"), outdated, health);
+        let expected =
+            "the interrupted rollout is complete; the rollout of the present spec follows";
+        assert_rows! {
+            lines(&status)[3] => format!("Progressing True Applying {expected}");
+            lines(&status)[4] => format!("Ready Unknown Applying {expected}");
+        }
+    }
+}
+
+#[test]
+fn revision_without_a_hash_records_that_the_spec_has_changed() {
+    use RolloutState::{Queued, Unchanged};
+    let outdated =
+        || installs(with!(done("new") => is_outdated: true, revisions: vec![revision(1)]));
+    let current = || installs(with!(done("new") => revisions: vec![revision(1)]));
+    assert_each!(|hash, observed, install, expected| {
+        let newest = with!(revision(1) => configuration_hash: hash.map(str::to_owned));
+        let before = with!(installed() => observed_generation: Some(observed), revisions: vec![newest]);
+        let outcome = outcome(unpacked("new"), install, HealthState::Healthy);
+        build(&before, &declared(2), &outcome, NOW).newest().unwrap().configuration_hash.clone()
+    } => expected.map(str::to_owned);
+        None, 1, Queued => Some("");
+        None, 1, outdated() => Some("");
+        None, 1, current() => None;
+        None, 2, Queued => None;
+        None, 2, Unchanged => None;
+        Some("a"), 1, Queued => Some("a");
+    );
 }
 
 #[test]

@@ -6,7 +6,6 @@ use proptest::{prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
 
 use super::*;
 
-/// Returns any JSON with little nesting.
 fn anything() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
