@@ -1,8 +1,13 @@
 //! Objects and command lines of unit tests.
 
 use clap::Args;
+use http::{Request, Response};
+use kube::{Client, Config, client::Body};
 use manifests::{api::bundle_instance::BundleInstance, object::Identity};
 use serde_json::{Value, json};
+use tower::{BoxError, service_fn};
+
+use crate::cluster::Cluster;
 
 /// Returns the BundleInstance `tide`, with these fields added or replaced.
 pub(crate) fn instance(more: &Value) -> BundleInstance {
@@ -25,6 +30,28 @@ pub(crate) fn merge(into: &mut Value, from: &Value) {
             }
         }
         (into, from) => from.clone_into(into),
+    }
+}
+
+/// Returns a cluster whose API server answers this number of requests with [`instance`], and then fails.
+pub(crate) fn cluster(answered: usize, more: &Value) -> Cluster {
+    let instance = json!(instance(more));
+    let mut requests = 0;
+    let server = service_fn(move |_: Request<Body>| {
+        requests += 1;
+        let (code, body) = if requests <= answered {
+            (200, instance.to_string())
+        } else {
+            (500, json!({"code": 500, "message": "no"}).to_string())
+        };
+        let response = Response::builder().status(code);
+        let response = response.body(Body::from(body.into_bytes()));
+        std::future::ready(response.map_err(BoxError::from))
+    });
+    Cluster {
+        client: Client::new(server, "default"),
+        config: Config::new("http://localhost".parse().unwrap()),
+        system_namespace: String::new(),
     }
 }
 

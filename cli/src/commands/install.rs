@@ -53,6 +53,8 @@ const UNHEALTHY_GRACE: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InstallStage {
     Nothing,
+    /// The API server may not have received the instance.
+    Requested,
     Applied,
     Uploaded,
 }
@@ -89,6 +91,10 @@ fn report_interrupted(name: &str, stage: InstallStage) {
     let program = args::name();
     message::note(&match stage {
         InstallStage::Nothing => "no changes were made".to_owned(),
+        InstallStage::Requested => format!(
+            "BundleInstance {name} is kept if the API server has applied it; run the same command again, or run \"{program} \
+             uninstall {name}\""
+        ),
         InstallStage::Applied => format!(
             "BundleInstance {name} is kept and waits for its content; run the same command again, or run \"{program} \
              uninstall {name}\""
@@ -108,7 +114,14 @@ async fn install(
 ) -> anyhow::Result<ExitStatus> {
     let name = &args.name;
     let end = (!args.wait.timeout.is_zero()).then(|| Instant::now() + args.wait.timeout);
-    let before = match cluster.get_instance_opt(name).await? {
+    let before = cluster.get_instance_opt(name).await?;
+    if let Some(before) = &before {
+        reject_terminating(before)?;
+    }
+    if args.dry_run == DryRunMode::None {
+        stage.set(InstallStage::Requested);
+    }
+    let before = match before {
         Some(before) if args.dry_run == DryRunMode::None => {
             Some(Box::pin(transfer_template_fields(cluster, args, before)).await?)
         }
@@ -147,7 +160,10 @@ async fn install(
             Err(_) if !rejection.is_empty() => {
                 bail!("{rejection}; retried for {:?}", args.wait.timeout)
             }
-            Err(_) => return timed_out(cluster, args).await,
+            Err(_) => {
+                let state = "its content was not uploaded; run the same command again";
+                return timed_out(cluster, args, state).await;
+            }
         }
     }
     stage.set(InstallStage::Uploaded);
@@ -165,16 +181,29 @@ async fn install(
             message::quote(&text);
             Ok(ExitStatus::Failed)
         }
-        WaitResult::TimedOut => timed_out(cluster, args).await,
+        WaitResult::TimedOut => timed_out(cluster, args, "the installation continues").await,
     }
 }
 
+/// Returns an error if an instance is terminating: its deletion would undo the changes of the command.
+pub(crate) fn reject_terminating(instance: &BundleInstance) -> anyhow::Result<()> {
+    if instance.metadata.deletion_timestamp.is_some() {
+        let name = instance.name_any();
+        bail!("BundleInstance {name} is terminating; install the bundle again after the deletion");
+    }
+    Ok(())
+}
+
 /// Reports the state of an instance that is not ready after the timeout.
-async fn timed_out(cluster: &Cluster, args: &InstallArgs) -> anyhow::Result<ExitStatus> {
+async fn timed_out(
+    cluster: &Cluster,
+    args: &InstallArgs,
+    state: &str,
+) -> anyhow::Result<ExitStatus> {
     let name = &args.name;
     let instance = cluster.instance(name).await?;
     message::error(&format!(
-        "timed out after {:?}: BundleInstance {name} is not ready; the installation continues",
+        "timed out after {:?}: BundleInstance {name} is not ready; {state}",
         args.wait.timeout
     ));
     message::quote(&assess::explain_failure(&instance));
@@ -337,6 +366,45 @@ pub(crate) async fn wait_until(
                 lost = None;
                 progress::display(&line(&instance, &text));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn interrupted_installation_reports_a_sent_request() {
+        use InstallStage::{Nothing, Requested, Uploaded};
+
+        let existing = json!({});
+        let terminating = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        let rejection =
+            "BundleInstance tide is terminating; install the bundle again after the deletion";
+        for (instance, dry_run, answered, expected) in ::tests::rows![
+            &existing, "none", 0 => (Nothing, Err("failed to read BundleInstance tide: *"));
+            &existing, "none", 1 => (Requested, Err("failed to apply BundleInstance tide: *"));
+            &existing, "server", 1 => (Nothing, Err("failed to apply BundleInstance tide: *"));
+            &existing, "none", 2 => (Uploaded, Ok(ExitStatus::Done));
+            &terminating, "none", 9 => (Nothing, Err(rejection));
+        ] {
+            let (cluster, stage) = (
+                crate::testing::cluster(answered, instance),
+                Cell::new(Nothing),
+            );
+            let flags = [
+                "tide",
+                "quay.io/a/b:v1",
+                "--wait=false",
+                "--dry-run",
+                dry_run,
+            ];
+            let args: InstallArgs = crate::testing::parse(&flags).unwrap();
+            let request = InstallRequest::from_args(&args).unwrap().unwrap();
+            let installed = install(&cluster, &args, &request, &stage).await;
+            ::tests::table::assert_outcome(installed, expected.1, (dry_run, answered));
+            assert_eq!(stage.get(), expected.0, "{dry_run} {answered}");
         }
     }
 }

@@ -6,7 +6,7 @@
 mod choose;
 mod wait;
 
-use std::cell::Cell;
+use std::cell::RefCell;
 
 use kube::{
     ResourceExt as _,
@@ -29,32 +29,22 @@ use crate::{
 };
 
 pub(crate) fn run(args: &RollbackArgs) -> anyhow::Result<ExitStatus> {
-    let is_changed = Cell::new(false);
-    let interrupted = || report_interrupted(args, is_changed.get());
+    let interrupt_note = RefCell::new("no changes were made".to_owned());
+    let interrupted = || message::note(&interrupt_note.borrow());
     cluster::run(&args.cluster, interrupted, async |cluster| {
-        rollback(cluster, args, &is_changed).await
+        rollback(cluster, args, &interrupt_note).await
     })
-}
-
-fn report_interrupted(args: &RollbackArgs, is_changed: bool) {
-    let (name, program) = (&args.name, args::name());
-    message::note(&if is_changed {
-        format!(
-            "the provisioner continues with BundleInstance {name}; run \"{program} status {name}\" to follow it"
-        )
-    } else {
-        "no changes were made".to_owned()
-    });
 }
 
 async fn rollback(
     cluster: &Cluster,
     args: &RollbackArgs,
-    is_changed: &Cell<bool>,
+    interrupt_note: &RefCell<String>,
 ) -> anyhow::Result<ExitStatus> {
     let name = &args.name;
     let end = (!args.wait.timeout.is_zero()).then(|| Instant::now() + args.wait.timeout);
     let before = cluster.instance(name).await?;
+    install::reject_terminating(&before)?;
     let pin = before.spec.rollback_to;
     let target = if args.undo {
         None
@@ -72,6 +62,16 @@ async fn rollback(
             return Ok(ExitStatus::Failed); // the errors were printed
         }
     }
+    let set_note = |state: String| {
+        let program = args::name();
+        *interrupt_note.borrow_mut() =
+            format!("{state}; run \"{program} status {name}\" to follow the change");
+    };
+    if args.dry_run == DryRunMode::None && pin != target {
+        set_note(format!(
+            "spec.rollbackTo of BundleInstance {name} may have changed"
+        ));
+    }
     let after = match args.dry_run {
         DryRunMode::Client => {
             let mut after = before;
@@ -86,7 +86,9 @@ async fn rollback(
         output::print_changed(&after, &done, args.output)?;
         return Ok(ExitStatus::Done);
     }
-    is_changed.set(true);
+    set_note(format!(
+        "the provisioner continues with BundleInstance {name}"
+    ));
     // Without a pin, and without a change, nothing is awaited.
     if !args.wait.wait || (pin, target) == (None, None) {
         output::print_changed(&after, &done, args.output)?;
@@ -181,4 +183,44 @@ async fn conclude(
         "run \"{program} status {name}\" to see what is wrong"
     ));
     Ok(ExitStatus::Failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn interrupted_rollback_reports_a_sent_request() {
+        let unchanged = "no changes were made";
+        let revision = |number: i64, state: &str| {
+            let digest = format!("sha256:{number}");
+            revisions::tests::revision(number, state, &digest)
+        };
+        let revisions = [revision(1, "Archived"), revision(2, "Active")];
+        let instance = |deleted: Option<&str>| {
+            let status = json!({"revisions": revisions});
+            json!({"metadata": {"deletionTimestamp": deleted}, "status": status})
+        };
+        let rejection = "BundleInstance tide is terminating; install the bundle again *";
+        for (instance, dry_run, answered, expected) in ::tests::rows![
+            instance(None), "none", 0 => (unchanged, Err("failed to read *"));
+            instance(None), "none", 1
+                => ("spec.rollbackTo of BundleInstance tide may have changed; *", Err("failed to set spec.rollbackTo *"));
+            instance(None), "client", 1 => (unchanged, Ok(ExitStatus::Done));
+            instance(None), "none", 2 => ("the provisioner continues with BundleInstance tide; *", Ok(ExitStatus::Done));
+            instance(Some("2026-01-01T00:00:00Z")), "none", 9 => (unchanged, Err(rejection));
+        ] {
+            let cluster = crate::testing::cluster(answered, &instance);
+            let flags = ["tide", "--to", "1", "--wait=false", "--dry-run", dry_run];
+            let args: RollbackArgs = crate::testing::parse(&flags).unwrap();
+            let note = RefCell::new(unchanged.to_owned());
+            let done = rollback(&cluster, &args, &note).await;
+            ::tests::table::assert_outcome(done, expected.1, (dry_run, answered));
+            let note = note.into_inner();
+            assert!(
+                ::tests::table::matches(expected.0, &note),
+                "{dry_run} {answered}: {note}"
+            );
+        }
+    }
 }

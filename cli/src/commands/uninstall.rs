@@ -2,7 +2,7 @@
 
 pub(crate) mod retained;
 
-use std::cell::Cell;
+use std::cell::RefCell;
 
 use anyhow::{Context, bail};
 use futures::StreamExt as _;
@@ -31,40 +31,20 @@ use crate::{
 };
 
 pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<ExitStatus> {
-    let state = Cell::new(None);
-    let interrupted = || match state.get() {
-        Some(state) => message::note(&interrupt_note(state, &args.name)),
-        None => message::note("nothing was deleted"),
+    let interrupt_note = RefCell::new(None::<String>);
+    let interrupted = || {
+        let note = interrupt_note.borrow();
+        message::note(note.as_deref().unwrap_or("nothing was deleted"));
     };
     cluster::run(&args.cluster, interrupted, async |cluster| {
-        uninstall(cluster, args, &state).await
+        uninstall(cluster, args, &interrupt_note).await
     })
-}
-
-/// State of a deletion when a command is interrupted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DeletionState {
-    /// The API server may not have received the request.
-    Requested,
-    Started,
-}
-
-/// Returns the note of a command that is interrupted during a deletion.
-pub(crate) fn interrupt_note(state: DeletionState, name: &str) -> String {
-    let state = match state {
-        DeletionState::Requested => "may have started",
-        DeletionState::Started => "continues in the cluster",
-    };
-    let program = args::name();
-    format!(
-        "deletion of BundleInstance {name} {state}; run \"{program} status {name}\" to follow the deletion"
-    )
 }
 
 async fn uninstall(
     cluster: &Cluster,
     args: &UninstallArgs,
-    state: &Cell<Option<DeletionState>>,
+    interrupt_note: &RefCell<Option<String>>,
 ) -> anyhow::Result<ExitStatus> {
     let name = &args.name;
     let Some(instance) = cluster.get_instance_opt(name).await? else {
@@ -100,16 +80,9 @@ async fn uninstall(
             return Ok(ExitStatus::Failed);
         }
     }
-    let set_state = |new| state.set((!is_dry).then_some(new));
-    let new_policy = args.crd_deletion_policy.map(self::policy);
-    if new_policy.is_some() {
-        // The dry run comes first, so that a rejected deletion does not change the policy.
-        delete(cluster, args.cascade, DryRun::Server, &instance).await?;
-    }
-    let instance = set_policy(cluster, new_policy, args.dry_run, instance).await?;
-    set_state(DeletionState::Requested);
-    delete(cluster, args.cascade, args.dry_run, &instance).await?;
-    set_state(DeletionState::Started);
+    let (cascade, dry_run) = (args.cascade, args.dry_run);
+    let set_note = |note| *interrupt_note.borrow_mut() = Some(note);
+    let instance = start_deletion(cluster, instance, policy, cascade, dry_run, set_note).await?;
     let done = format!("bundleinstance.{GROUP}/{name}");
     if is_dry {
         output::print(&format!("{done} deleted (server dry run)\n"))?;
@@ -164,26 +137,67 @@ fn policy(policy: DefinitionPolicy) -> CrdDeletionPolicy {
     }
 }
 
-/// Sets the deletion policy in the spec. The provisioner reads it from there, also after a restart.
-pub(crate) async fn set_policy(
+/// Sets the deletion policy in the spec, and starts the deletion. The provisioner reads the policy from there, also after a
+/// restart. `set_note` receives the note about the state that an interruption leaves from then on.
+pub(crate) async fn start_deletion(
     cluster: &Cluster,
-    new_policy: Option<CrdDeletionPolicy>,
+    mut instance: BundleInstance,
+    policy: CrdDeletionPolicy,
+    cascade: Cascade,
     dry_run: DryRun,
-    instance: BundleInstance,
+    set_note: impl Fn(String),
+) -> anyhow::Result<BundleInstance> {
+    let (name, before) = (instance.name_any(), instance.spec.crd_deletion_policy);
+    let is_dry = dry_run == DryRun::Server;
+    let note = |text| {
+        if !is_dry {
+            set_note(text);
+        }
+    };
+    let mut change = None;
+    if policy != before {
+        // The dry run comes first, so that a rejected deletion does not change the policy.
+        delete(cluster, cascade, DryRun::Server, &instance).await?;
+        note(format!(
+            "nothing was deleted; spec.crdDeletionPolicy of BundleInstance {name} may have changed from {before:?} to \
+             {policy:?}; run the same command again, or restore the field"
+        ));
+        instance = set_policy(cluster, policy, dry_run, &instance).await?;
+        change = (!is_dry)
+            .then(|| format!("spec.crdDeletionPolicy has changed from {before:?} to {policy:?}"));
+    }
+    let follow = format!(
+        "run \"{} status {name}\" to follow the deletion",
+        args::name()
+    );
+    let suffix = change.as_ref().map(|change| format!(", and {change}"));
+    note(format!(
+        "deletion of BundleInstance {name} may have started{}; {follow}",
+        suffix.unwrap_or_default()
+    ));
+    let deleted = delete(cluster, cascade, dry_run, &instance).await;
+    match change {
+        Some(change) => deleted.context(change)?,
+        None => deleted?,
+    }
+    note(format!(
+        "deletion of BundleInstance {name} continues in the cluster; {follow}"
+    ));
+    Ok(instance)
+}
+
+async fn set_policy(
+    cluster: &Cluster,
+    policy: CrdDeletionPolicy,
+    dry_run: DryRun,
+    instance: &BundleInstance,
 ) -> anyhow::Result<BundleInstance> {
     let name = &instance.name_any();
-    let Some(new_policy) = new_policy else {
-        return Ok(instance);
-    };
-    if new_policy == instance.spec.crd_deletion_policy {
-        return Ok(instance);
-    }
     let params = PatchParams {
         dry_run: dry_run == DryRun::Server,
         ..PatchParams::apply(FIELD_MANAGER)
     };
-    let patch =
-        json!({"metadata": {"uid": instance.uid()}, "spec": {"crdDeletionPolicy": new_policy}});
+    let patch = json!({"metadata": {"uid": instance.uid()}, "spec": {"crdDeletionPolicy": policy}});
     let changed = cluster
         .instances()
         .patch(name, &params, &Patch::Merge(patch))
@@ -195,7 +209,7 @@ pub(crate) async fn set_policy(
 }
 
 /// Starts the deletion of an instance; succeeds if it does not exist.
-pub(crate) async fn delete(
+async fn delete(
     cluster: &Cluster,
     cascade: Cascade,
     dry_run: DryRun,
@@ -248,4 +262,44 @@ pub(crate) async fn wait_deleted(
         progress::display(&format!("removing {name}: {}", last.replace('\n', " ")));
     }
     None.context("the watch of the BundleInstance ended")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn interrupted_deletion_reports_a_changed_policy() {
+        use CrdDeletionPolicy::{Delete, DeleteIfUnused};
+
+        for (policy, dry_run, answered, expected) in ::tests::rows![
+            Delete, DryRun::None, 0 => "nothing";
+            Delete, DryRun::None, 1
+                => "nothing was deleted; spec.crdDeletionPolicy of BundleInstance tide may have changed from DeleteIfUnused \
+                    to Delete; *";
+            Delete, DryRun::None, 2
+                => "deletion of BundleInstance tide may have started, and spec.crdDeletionPolicy has changed from \
+                    DeleteIfUnused to Delete; *";
+            Delete, DryRun::None, 3 => "deletion of BundleInstance tide continues in the cluster; *";
+            Delete, DryRun::Server, 3 => "nothing";
+            DeleteIfUnused, DryRun::None, 0 => "deletion of BundleInstance tide may have started; *";
+            DeleteIfUnused, DryRun::None, 1 => "deletion of BundleInstance tide continues in the cluster; *";
+        ] {
+            let last = RefCell::new("nothing".to_owned());
+            let cluster = crate::testing::cluster(answered, &json!({}));
+            let instance = crate::testing::instance(&json!({}));
+            let set_note = |note| *last.borrow_mut() = note;
+            let cascade = Cascade::Background;
+            let started =
+                start_deletion(&cluster, instance, policy, cascade, dry_run, set_note).await;
+            let note = last.borrow();
+            assert!(
+                ::tests::table::matches(expected, &note),
+                "{answered}: {note}"
+            );
+            let names_change =
+                started.is_err_and(|error| error.to_string().contains("has changed"));
+            assert_eq!(names_change, note.contains("has changed"), "{answered}");
+        }
+    }
 }

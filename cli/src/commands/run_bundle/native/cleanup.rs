@@ -4,14 +4,11 @@ use std::{future::Future, time::Duration};
 
 use anyhow::{anyhow, bail};
 use kube::ResourceExt as _;
-use manifests::api::{
-    bundle_instance::{BundleInstance, CrdDeletionPolicy},
-    labels,
-};
+use manifests::api::bundle_instance::{BundleInstance, CrdDeletionPolicy};
 
 use super::{
-    instance::install_namespace,
-    locate::{LocatedInstance, describe_namespace, locate},
+    instance::{install_namespace, is_own},
+    locate::{LocatedInstance, describe_namespace, locate_own},
     warn,
 };
 use crate::{
@@ -20,7 +17,7 @@ use crate::{
     commands::{
         run_bundle::{RunContext, command, deadline::Deadline},
         uninstall::{
-            self, DeletionState, platform_operator,
+            self, platform_operator,
             retained::{self, CrdUsages},
         },
     },
@@ -38,7 +35,7 @@ pub(in crate::commands::run_bundle) async fn cleanup(
     let (cluster, deadline, package) = (task.cluster, task.deadline, &args.package);
     warn_ignored_flags(args);
     let namespace = args.namespace.as_deref();
-    let located = locate(cluster, package, namespace);
+    let located = locate_own(cluster, package, namespace);
     let located = deadline.read_cluster(located).await?;
     let instance = match located {
         LocatedInstance::InNamespace(found) => *found,
@@ -83,21 +80,11 @@ pub(in crate::commands::run_bundle) async fn cleanup(
     for line in &preview {
         message::note(line);
     }
-    let delete = async |dry_run, instance: &BundleInstance| {
-        let deleted = uninstall::delete(cluster, Cascade::Background, dry_run, instance);
-        deadline
-            .run_to_end("deleting the BundleInstance", deleted)
-            .await
-    };
-    // The dry run comes first, so that a rejected deletion does not change the policy.
-    delete(DryRun::Server, &instance).await?;
-    let set = uninstall::set_policy(cluster, Some(policy), DryRun::None, instance);
-    let set = deadline.run_to_end("setting spec.crdDeletionPolicy", Box::pin(set));
-    let instance = set.await?;
-    let interrupt_note = |state| uninstall::interrupt_note(state, &name);
-    task.set_interrupt_message(interrupt_note(DeletionState::Requested));
-    delete(DryRun::None, &instance).await?;
-    task.set_interrupt_message(interrupt_note(DeletionState::Started));
+    let set_note = |note| task.set_interrupt_message(note);
+    let (cascade, dry_run) = (Cascade::Background, DryRun::None);
+    let deletion = uninstall::start_deletion(cluster, instance, policy, cascade, dry_run, set_note);
+    let deletion = deadline.run_to_end("deleting the BundleInstance", Box::pin(deletion));
+    let instance = deletion.await?;
     let mut last = String::new();
     let deleted = uninstall::wait_deleted(cluster, &instance, &mut last);
     let Some(deleted) = deadline.within(deleted).await else {
@@ -117,10 +104,10 @@ pub(in crate::commands::run_bundle) async fn cleanup(
     Ok(ExitStatus::Done)
 }
 
-/// Rejects an instance that neither `run bundle` nor `run bundle-upgrade` has annotated.
+/// Rejects an instance of another command.
 fn check_origin(instance: &BundleInstance, package: &str) -> anyhow::Result<()> {
     let name = instance.name_any();
-    if !instance.annotations().contains_key(labels::PACKAGE) {
+    if !is_own(instance) {
         bail!(
             "BundleInstance {name} of package {package:?} was not installed by \"run bundle\"; nothing was deleted; run {} \
              instead",

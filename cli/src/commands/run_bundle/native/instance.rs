@@ -37,6 +37,11 @@ pub(super) fn is_of(instance: &BundleInstance, package: &str) -> bool {
         .is_some_and(|name| name == package)
 }
 
+/// Reports whether `run bundle` created an instance, or `run bundle-upgrade` upgraded it.
+pub(super) fn is_own(instance: &BundleInstance) -> bool {
+    instance.annotations().contains_key(labels::PACKAGE)
+}
+
 /// Returns the install namespace of an operator, if known: the observed namespace, else the requested one. Without a
 /// request the bundle decides.
 pub(super) fn install_namespace(instance: &BundleInstance) -> Option<&str> {

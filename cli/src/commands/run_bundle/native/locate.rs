@@ -4,7 +4,7 @@ use anyhow::bail;
 use kube::{ResourceExt as _, api::ListParams};
 use manifests::api::bundle_instance::BundleInstance;
 
-use super::instance::{self, install_namespace};
+use super::instance::{self, install_namespace, is_own};
 use crate::{
     cluster::Cluster,
     commands::{run_bundle::command, upgrade_check::cluster_state::each},
@@ -27,11 +27,20 @@ pub(super) async fn locate(
     package: &str,
     requested: Option<&str>,
 ) -> anyhow::Result<LocatedInstance> {
-    choose(
-        list_for_package(cluster, package).await?,
-        package,
-        requested,
-    )
+    let found = list_for_package(cluster, package).await?;
+    let remedy = format!("remove all but one with {}", command("uninstall NAME"));
+    choose(found, package, requested, &remedy)
+}
+
+/// Returns the BundleInstance of a package like [`locate`]. Instances of other commands count only if `run bundle` created
+/// none.
+pub(super) async fn locate_own(
+    cluster: &Cluster,
+    package: &str,
+    requested: Option<&str>,
+) -> anyhow::Result<LocatedInstance> {
+    let found = list_for_package(cluster, package).await?;
+    choose_own(found, package, requested)
 }
 
 /// Reports whether a BundleInstance of a package exists in the requested namespace.
@@ -92,10 +101,29 @@ fn split_by_namespace(
     found.into_iter().partition(is_inside)
 }
 
+fn choose_own(
+    mut found: Vec<BundleInstance>,
+    package: &str,
+    requested: Option<&str>,
+) -> anyhow::Result<LocatedInstance> {
+    let has_own = found.iter().any(is_own);
+    found.retain(|instance| is_own(instance) == has_own);
+    let uninstall = command("uninstall NAME");
+    let remedy = if has_own {
+        format!("remove all but one with {uninstall}")
+    } else {
+        format!(
+            "\"run bundle\" installed none of them; nothing was deleted; run {uninstall} instead"
+        )
+    };
+    choose(found, package, requested, &remedy)
+}
+
 fn choose(
     found: Vec<BundleInstance>,
     package: &str,
     requested: Option<&str>,
+    remedy: &str,
 ) -> anyhow::Result<LocatedInstance> {
     let (mut inside, elsewhere) = split_by_namespace(found, requested);
     if inside.len() > 1 {
@@ -105,10 +133,9 @@ fn choose(
             .map(kube::ResourceExt::name_any)
             .collect();
         bail!(
-            "package {package:?} has {}: {}; remove all but one with {}",
+            "package {package:?} has {}: {}; {remedy}",
             count(inside.len(), "BundleInstance"),
-            names.join(", "),
-            command("uninstall NAME")
+            names.join(", ")
         );
     }
     let inside = inside.pop().map(Box::new).map(LocatedInstance::InNamespace);
@@ -130,6 +157,14 @@ mod tests {
         }))
     }
 
+    fn outcome(located: anyhow::Result<LocatedInstance>) -> anyhow::Result<String> {
+        located.map(|located| match located {
+            LocatedInstance::None => "nothing".to_owned(),
+            LocatedInstance::InNamespace(instance) => format!("here {}", instance.name_any()),
+            LocatedInstance::OtherNamespace(other) => format!("elsewhere {}", other.name_any()),
+        })
+    }
+
     #[test]
     fn requested_namespace_selects_the_instance() {
         let prod = || instance("tide", None, Some("prod"));
@@ -149,11 +184,34 @@ mod tests {
             vec![prod(), ci()], None => Err("*has 2 BundleInstances: tide, high*");
             vec![ci(), unknown()], Some("ci") => Err("*has 2 BundleInstances: high, new*");
         ] {
-            let found = choose(found, "tide", requested).map(|located| match located {
-                LocatedInstance::None => "nothing".to_owned(),
-                LocatedInstance::InNamespace(instance) => format!("here {}", instance.name_any()),
-                LocatedInstance::OtherNamespace(other) => format!("elsewhere {}", other.name_any()),
-            });
+            let found = outcome(choose(found, "tide", requested, "remedy"));
+            ::tests::table::assert_outcome(found, expected.map(str::to_owned), requested);
+        }
+    }
+
+    #[test]
+    fn cleanup_ignores_foreign_instances_beside_own_ones() {
+        let foreign = |name: &str| instance(name, Some("ci"), None);
+        let own = |name: &str, namespace: &str| {
+            let mut own = instance(name, Some(namespace), None);
+            let annotation = ("core.rukpak.io/package".to_owned(), "tide".to_owned());
+            own.annotations_mut().extend([annotation]);
+            own
+        };
+        for (found, requested, expected) in ::tests::rows![
+            vec![], None => Ok("nothing");
+            vec![foreign("a"), own("b", "ci"), foreign("c")], None => Ok("here b");
+            vec![foreign("a"), own("b", "ci")], Some("ci") => Ok("here b");
+            vec![foreign("a"), own("b", "prod")], Some("ci") => Ok("elsewhere b");
+            vec![foreign("a"), own("b", "ci"), own("c", "ci")], None
+                => Err("package \"tide\" has 2 BundleInstances: b, c; remove all but one with \"* uninstall NAME\"");
+            vec![foreign("a"), foreign("b")], None
+                => Err("package \"tide\" has 2 BundleInstances: a, b; \"run bundle\" installed none of them; *");
+            vec![foreign("a"), foreign("b")], Some("prod") => Ok("elsewhere a");
+            // The message about a single one names the command for its owner.
+            vec![foreign("a")], None => Ok("here a");
+        ] {
+            let found = outcome(choose_own(found, "tide", requested));
             ::tests::table::assert_outcome(found, expected.map(str::to_owned), requested);
         }
     }

@@ -61,8 +61,9 @@ pub(in crate::commands::run_bundle) async fn bundle(
         .run_to_end("creating the BundleInstance", created)
         .await?;
     task.set_interrupt_message(format!(
-        "BundleInstance {package} is kept, and the installation continues; run the same command again to wait for it, or \
+        "BundleInstance {} is kept, and the installation continues; run the same command again to wait for it, or \
          remove it with {}",
+        instance.name_any(),
         command(&format!("cleanup {package}"))
     ));
     if !wait(task, &instance, "Failed to run bundle", deadline).await? {
@@ -106,7 +107,7 @@ async fn create(
             message::note(&format!(
                 "bundleinstance.{GROUP}/{name} already exists with this bundle"
             ));
-            return update_pull_access(cluster, &access, found).await;
+            return update_pull_access(task, &access, found).await;
         }
         return Err(already_exists(&found, package, namespace, &args.image));
     }

@@ -22,7 +22,6 @@ use super::{
 use crate::{
     ExitStatus,
     args::RunUpgradeArgs,
-    cluster::Cluster,
     commands::{
         run_bundle::{
             RunContext, command,
@@ -96,7 +95,7 @@ pub(in crate::commands::run_bundle) async fn upgrade(
         message::note(&format!(
             "bundleinstance.{GROUP}/{own} already has this bundle"
         ));
-        let corrected = Box::pin(update_pull_access(cluster, &access, instance));
+        let corrected = Box::pin(update_pull_access(task, &access, instance));
         let applied = deadline
             .run_to_end("changing the BundleInstance", corrected)
             .await?;
@@ -112,12 +111,9 @@ pub(in crate::commands::run_bundle) async fn upgrade(
             annotations: instance::annotations(&pulled, &history, Some(&requested.reference)),
         };
         let rollback = ImageChange::rollback(&instance, requested, &pulled.pinned);
-        task.set_interrupt_message(format!(
-            "BundleInstance {own} may have been changed; run the same command again"
-        ));
         let changed = deadline.run_to_end(
             "changing the BundleInstance",
-            patch_image(cluster, &own, &change),
+            patch_image(task, &own, &change),
         );
         let changed = changed.await?;
         message::note(&format!("bundleinstance.{GROUP}/{own} configured"));
@@ -249,7 +245,7 @@ async fn extend_history(
 
 /// Patches the image and the annotations together, unless another client has changed the image.
 async fn patch_image(
-    cluster: &Cluster,
+    task: &RunContext<'_>,
     name: &str,
     change: &ImageChange,
 ) -> anyhow::Result<BundleInstance> {
@@ -268,14 +264,17 @@ async fn patch_image(
             &change.annotations,
         )))
     };
-    let current = cluster.instance(name).await?;
-    let patched = cluster.patch_instance(current, "failed to change BundleInstance", patch);
-    Box::pin(patched).await
+    let current = task.cluster.instance(name).await?;
+    task.set_interrupt_message(format!(
+        "BundleInstance {name} may have been changed; run the same command again"
+    ));
+    let doing = "failed to change BundleInstance";
+    Box::pin(task.cluster.patch_instance(current, doing, patch)).await
 }
 
 /// Updates the pull settings of the image to those of the flags if an earlier run requested other settings.
 pub(super) async fn update_pull_access(
-    cluster: &Cluster,
+    task: &RunContext<'_>,
     access: &PullAccess,
     instance: BundleInstance,
 ) -> anyhow::Result<BundleInstance> {
@@ -289,7 +288,7 @@ pub(super) async fn update_pull_access(
         to,
         annotations: BTreeMap::new(),
     };
-    let changed = patch_image(cluster, &name, &change).await?;
+    let changed = patch_image(task, &name, &change).await?;
     message::note(&format!(
         "bundleinstance.{GROUP}/{name} configured with other pull settings"
     ));
@@ -316,7 +315,7 @@ async fn return_to(
     let image = &rollback.to.reference;
     message::note(&format!("rolling back to {image}"));
     let deadline = Deadline::after(task.deadline.timeout);
-    let patched = patch_image(task.cluster, name, rollback);
+    let patched = patch_image(task, name, rollback);
     let patched = deadline.run_to_end("rolling back", patched).await;
     let instance = patched.with_context(|| format!("failed to roll back BundleInstance {name}"))?;
     task.set_interrupt_message(format!("rolling back BundleInstance {name} to {image}"));
