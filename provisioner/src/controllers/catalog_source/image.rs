@@ -265,12 +265,7 @@ pub(super) async fn read(
     let (store, hold) = (Arc::clone(&ctx.store), pulled.hold.clone());
     let catalog = spawn_blocking(move || {
         let stored = StoreFiles::new(store.reader(&digest)?)?;
-        let limits = catalog::Limits {
-            threads: 2, // leaves CPU for reconciles
-            package_bundles: MAX_BUNDLES,
-            package_size: MAX_BYTES,
-            ..catalog::Limits::default()
-        };
+        let limits = limits();
         let database = Database::private_copy(&stored, &limits)?;
         let files = database
             .as_ref()
@@ -291,6 +286,16 @@ pub(super) async fn read(
     let catalog = Arc::new(catalog);
     *slot = Arc::downgrade(&catalog);
     Ok(catalog)
+}
+
+/// Returns the limits for the catalog in an image.
+fn limits() -> catalog::Limits {
+    catalog::Limits {
+        threads: 2, // leaves CPU for reconciles
+        package_bundles: MAX_BUNDLES,
+        package_size: MAX_BYTES,
+        ..catalog::Limits::default()
+    }
 }
 
 // === impl PulledCatalog ===
@@ -385,6 +390,11 @@ mod tests {
         let content = builder.finish();
         let limits = catalog::Limits::default();
         catalog::load(catalog::Source::Content(&content), &limits).unwrap()
+    }
+
+    #[test]
+    fn packages_of_images_are_limited() {
+        assert_rows!((limits().package_bundles, limits().package_size) => (MAX_BUNDLES, MAX_BYTES));
     }
 
     #[test]

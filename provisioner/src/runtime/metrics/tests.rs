@@ -86,10 +86,9 @@ fn metrics_used_by_alerts_exist() {
 /// Concerns that do not fit into the status count as well.
 #[test]
 fn upgrade_concerns_are_counted() {
-    let removed = vec!["it uses something".to_owned()];
-    let operators = (0..3000)
-        .map(|n| with!(InstalledOperator, name: n.to_string(), removed_apis: removed.clone()));
-    let operators: Vec<InstalledOperator> = operators.collect();
+    let removed = || vec!["it uses something".to_owned()];
+    let operator = |n: u32| with!(InstalledOperator, name: n.to_string(), removed_apis: removed());
+    let operators: Vec<InstalledOperator> = (0..3000).map(operator).collect();
     let metrics = Metrics::new();
     gate(&metrics, &assess(&ClusterKind::Kubernetes, &operators, &[]));
     for concerns in ["{effect=\"warns\"} 3000", "{effect=\"blocks\"} 0"] {

@@ -20,7 +20,8 @@ use rustls::{
 use unpacker::Digest;
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
-/// Lifetime of a CA certificate.
+/// Lifetime of a CA certificate after its creation. It is valid for the same time before, because the clock may have been
+/// ahead at the creation, and most clients verify the start of the validity.
 pub(super) const CA_LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// Time before the expiry of a CA at which its successor is created.
 pub(super) const SUCCESSOR_BEFORE: SignedDuration = SignedDuration::from_hours(60 * 24);
@@ -76,7 +77,7 @@ impl CertificateAuthority {
         let pem = key.serialize_pem();
         let mut params = subject(&key);
         let ends = now.saturating_add(CA_LIFETIME).unwrap_or(Timestamp::MAX);
-        set_validity(&mut params, now, ends);
+        set_validity(&mut params, now, CA_LIFETIME, ends);
         let issuer = CertifiedIssuer::self_signed(params, key)?;
         Ok(Self {
             certificate: issuer.pem(),
@@ -98,7 +99,7 @@ impl CertificateAuthority {
             now.saturating_add(CERTIFICATE_LIFETIME)
                 .unwrap_or(Timestamp::MAX),
         );
-        set_validity(&mut params, now, ends);
+        set_validity(&mut params, now, SKEW, ends);
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -212,12 +213,17 @@ fn subject(key: &KeyPair) -> CertificateParams {
     params
 }
 
-/// Sets the validity of a certificate.
-fn set_validity(params: &mut CertificateParams, now: Timestamp, ends: Timestamp) {
+/// Sets the validity of a certificate, which starts before its creation.
+fn set_validity(
+    params: &mut CertificateParams,
+    now: Timestamp,
+    starts_before: SignedDuration,
+    ends: Timestamp,
+) {
     let date = |time: Timestamp| {
         let seconds = u64::try_from(time.as_second()).unwrap_or_default();
         date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds)
     };
-    params.not_before = date(now.saturating_sub(SKEW).unwrap_or(Timestamp::MIN));
+    params.not_before = date(now.saturating_sub(starts_before).unwrap_or(Timestamp::MIN));
     params.not_after = date(ends);
 }

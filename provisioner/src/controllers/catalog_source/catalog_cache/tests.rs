@@ -64,17 +64,16 @@ fn some(requested: &[&str], packages: Vec<Package>, broken: &[&str]) -> CatalogC
 fn offer_lines(cache: &CatalogCache, package: &str, only: Option<&CatalogRef>) -> Vec<String> {
     let offers = cache.offers(package, only);
     let list = offers.list();
-    list.iter()
-        .map(|offer| {
-            let answer = match offer.answer {
-                CatalogAnswer::Package(package) => format!("has {}", package.name),
-                CatalogAnswer::NotFound => "absent".to_owned(),
-                CatalogAnswer::Unavailable(why) => why.to_owned(),
-                CatalogAnswer::Pending => "pending".to_owned(),
-            };
-            format!("{} {}: {answer}", offer.catalog, offer.priority)
-        })
-        .collect()
+    let lines = list.iter().map(|offer| {
+        let answer = match offer.answer {
+            CatalogAnswer::Package(package) => format!("has {}", package.name),
+            CatalogAnswer::NotFound => "absent".to_owned(),
+            CatalogAnswer::Unavailable(why) => why.to_owned(),
+            CatalogAnswer::Pending => "pending".to_owned(),
+        };
+        format!("{} {}: {answer}", offer.catalog, offer.priority)
+    });
+    lines.collect()
 }
 
 #[test]
@@ -163,12 +162,8 @@ fn served_catalogs_contain_only_requested_packages() {
 fn unqualified_catalog_is_searched_in_namespace_order() {
     let mut cache = listing(&["z", "a"]);
     for (namespace, name) in [("a", "mine"), ("z", "mine"), ("a", "other")] {
-        put(
-            &mut cache,
-            &CatalogKey::new(namespace, name),
-            0,
-            all(Vec::new()),
-        );
+        let key = CatalogKey::new(namespace, name);
+        put(&mut cache, &key, 0, all(Vec::new()));
     }
     assert_each!(|namespace, name, expected| offer_lines(&cache, "etcd", Some(&named(namespace, name))) => expected;
         None, "mine" => vec!["z/mine 0: absent"];
@@ -185,12 +180,8 @@ fn unqualified_catalog_is_searched_in_namespace_order() {
 #[test]
 fn forbidden_namespace_counts_as_an_unavailable_catalog() {
     let mut cache = listing(&["z", "a"]);
-    put(
-        &mut cache,
-        &CatalogKey::new("a", "mine"),
-        0,
-        all(Vec::new()),
-    );
+    let key = CatalogKey::new("a", "mine");
+    put(&mut cache, &key, 0, all(Vec::new()));
     assert!(cache.listed("a") && !cache.refused("other", "no".to_owned()) && !cache.are_listed());
     assert!(cache.refused("z", "no".to_owned()) && !cache.refused("z", "no".to_owned()));
     assert!(cache.are_listed(), "there is nothing to wait for");
@@ -238,7 +229,6 @@ fn equal_priorities_are_ordered_by_namespace_and_name() {
     assert_rows!(cache.declared_maximum("etcd", "etcd.v1", "sha256:1") => declares("4.13"));
 }
 
-/// Writing the value of a template to the image does not change the catalog.
 // parity: switch-1
 #[test]
 fn new_value_of_a_template_keeps_the_catalog_identity() {

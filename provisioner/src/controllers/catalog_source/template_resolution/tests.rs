@@ -174,9 +174,8 @@ fn own_annotation_has_all_variables_also_beside_olm() {
     let both = [own[0], (ANNOTATION, "r/c:v{kube_major_version}")];
     let found = resolved("r/c:any", &both, true, Some("v1.20.1"));
     let warning = found.warning.as_deref().unwrap();
-    let ignored = format!(
-        "annotation {CATALOG_IMAGE_TEMPLATE} is ignored because {ANNOTATION} takes precedence"
-    );
+    let ignored = format!("is ignored because {ANNOTATION} takes precedence");
+    let ignored = format!("annotation {CATALOG_IMAGE_TEMPLATE} {ignored}");
     assert!(warning.starts_with(&ignored), "{warning}");
     assert_rows! {
         (found.image.as_deref(), found.write.as_deref()) => (Ok("r/c:any"), None);
@@ -187,7 +186,6 @@ fn own_annotation_has_all_variables_also_beside_olm() {
     }
 }
 
-/// An error that only an edit can correct is not reported as transient.
 // parity: switch-11
 #[test]
 fn terminal_annotation_errors_are_reported_as_terminal() {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -11,7 +12,7 @@ use catalog::{
     configmap::{self, ConfigMap as Content},
     source::FileSource,
 };
-use futures::{StreamExt as _, stream::BoxStream};
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api,
@@ -30,8 +31,8 @@ use crate::controllers::catalog_source::{
     status::{CatalogObservation, Problem, Reason},
 };
 use apply::{
-    api_error::{self, code, is_refusal},
-    backoff::WatchBackoff,
+    api_error::{self, code},
+    backoff::relisting,
 };
 
 /// Time for which a working watch may fail before that is reported.
@@ -69,7 +70,11 @@ impl CatalogWorker {
     ) {
         let client = self.shared.ctx.client.clone();
         let api: Api<ConfigMap> = Api::namespaced(client, &self.key.namespace);
-        let (mut events, mut outage) = (watch(&api, name), WatchOutage::default());
+        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let start = move || watcher(api.clone(), config.clone());
+        // A recovered watch may send no events for a long time, but a new list always does.
+        let mut events = pin!(relisting(start, |_| true));
+        let mut outage = WatchOutage::default();
         let (mut exists, mut retry) = (false, None);
         loop {
             let event = tokio::select! {
@@ -94,7 +99,7 @@ impl CatalogWorker {
                     outage.record_success();
                     Err(Error::Missing(name.to_owned()))
                 }
-                // The watcher lists the object again by itself.
+                // The resourceVersion is too old. The watch lists again, so this is not an outage.
                 Some(Err(error)) if code(&error) == Some(410) => continue,
                 Some(Err(error)) => {
                     let now = Instant::now();
@@ -107,9 +112,6 @@ impl CatalogWorker {
                     }
                     let (catalog, text) = (&self.key, api_error::chain(&error));
                     debug!(%catalog, error = text, "watch of a ConfigMap failed; relisting");
-                    sleep(outage.retry_delay(&error)).await;
-                    // A recovered watch may send no events for a long time, but a new list always does.
-                    events = watch(&api, name);
                     continue;
                 }
                 None => return sleep_or_forever(None).await,
@@ -201,15 +203,6 @@ impl CatalogWorker {
     }
 }
 
-/// Watches a single ConfigMap.
-fn watch(
-    api: &Api<ConfigMap>,
-    name: &str,
-) -> BoxStream<'static, watcher::Result<Event<ConfigMap>>> {
-    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    watcher(api.clone(), config).boxed()
-}
-
 /// Outage of a watch.
 #[derive(Debug, Default)]
 struct WatchOutage {
@@ -217,7 +210,6 @@ struct WatchOutage {
     has_worked: bool,
     /// Time of the first failure since the watch last worked.
     since: Option<Instant>,
-    backoff: WatchBackoff,
 }
 
 // === impl WatchOutage ===
@@ -227,7 +219,7 @@ impl WatchOutage {
     fn record_success(&mut self) {
         *self = Self {
             has_worked: true,
-            ..Self::default()
+            since: None,
         };
     }
 
@@ -235,12 +227,6 @@ impl WatchOutage {
     fn record_failure(&mut self, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
         !self.has_worked || now.saturating_duration_since(since) >= REPORT_AFTER
-    }
-
-    /// Returns the delay before the next attempt.
-    fn retry_delay(&mut self, error: &watcher::Error) -> Duration {
-        let is_refused = code(error).is_some_and(is_refusal);
-        self.backoff.after(is_refused)
     }
 }
 

@@ -29,10 +29,7 @@ fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
 // parity: serve-17, complaint-3
 #[test]
 fn unread_catalog_of_higher_priority_is_not_overruled() {
-    let (first, later) = (
-        CatalogKey::new("ours", "first"),
-        CatalogKey::new("ours", "later"),
-    );
+    let [first, later] = ["first", "later"].map(|name| CatalogKey::new("ours", name));
     let value = |cache: &CatalogCache| cache.declared_maximum("etcd", "etcd.v1", "sha256:1");
     let read = |cache: &mut CatalogCache, content: CatalogContent| {
         cache.read(&first, &ANY, content);
@@ -77,10 +74,7 @@ fn unread_catalog_of_higher_priority_is_not_overruled() {
 fn the_catalog_of_a_subscription_declares_a_bundles_value() {
     let ask = |cache: &CatalogCache, key: &_| cache.said_by(key, "etcd", "etcd.v1", "1.0.0");
     let mut cache = CatalogCache::default();
-    let (first, second) = (
-        CatalogKey::new("ours", "first"),
-        CatalogKey::new("ours", "second"),
-    );
+    let [first, second] = ["first", "second"].map(|name| CatalogKey::new("ours", name));
     let away = Some(CatalogMaximum::Unavailable(None));
     let missing = Some(CatalogMaximum::NotFound);
     assert_rows! {
@@ -115,10 +109,7 @@ fn the_catalog_of_a_subscription_declares_a_bundles_value() {
 fn the_lowest_value_is_that_of_all_catalogs_together() {
     let lowest = |cache: &CatalogCache| cache.lowest("etcd", "etcd.v1", "1.0.0");
     let unknown = CatalogMaximum::Unavailable(None);
-    let (first, second) = (
-        CatalogKey::new("ours", "first"),
-        CatalogKey::new("ours", "second"),
-    );
+    let [first, second] = ["first", "second"].map(|name| CatalogKey::new("ours", name));
     let read = |cache: &mut CatalogCache, content: CatalogContent| {
         cache.read(&second, &ANY, content);
         lowest(cache)

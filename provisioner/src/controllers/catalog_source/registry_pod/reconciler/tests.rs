@@ -43,11 +43,8 @@ fn terminating_pod_names_the_image_if_there_is_no_other() {
         let spec = json!({"containers": [{"name": CONTAINER, "image": image}]});
         object!({"metadata": metadata, "spec": spec, "status": status})
     };
-    let terminating = pod(
-        "a",
-        json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
-        json!({}),
-    );
+    let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    let terminating = pod("a", deleted, json!({}));
     let lost = json!({"conditions": [{"type": "DisruptionTarget", "status": "True"}]});
     let lost = pod("b", json!({}), lost);
     let present = pod("c", json!({}), json!({}));

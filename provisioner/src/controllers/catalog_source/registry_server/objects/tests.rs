@@ -1,12 +1,12 @@
 use super::*;
 
 fn declared() -> EndpointSpec {
+    let owner = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "my.catalog", "uid": "u1",
+    });
     EndpointSpec {
         key: CatalogKey::new("catalogs", "my.catalog"),
-        owner: serde_json::from_value(json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "my.catalog", "uid": "u1",
-        }))
-        .unwrap(),
+        owner: serde_json::from_value(owner).unwrap(),
         at: ([10, 1, 2, 3], 20_001).into(),
     }
 }
