@@ -62,7 +62,7 @@ export RUKPAK_TEST_RUN=$work/tests
 mkdir "$RUKPAK_TEST_RUN"
 mkfifo "$RUKPAK_TEST_RUN/places"
 exec 7<>"$RUKPAK_TEST_RUN/places"
-places=${RUKPAK_TEST_BINARIES:-1}
+places=${RUKPAK_TEST_BINARIES:-2}
 for place in $(seq "$places"); do printf x >&7; done
 host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 export "CARGO_TARGET_${host}_RUNNER=$PWD/tests/runner.sh"

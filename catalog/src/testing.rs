@@ -1,10 +1,6 @@
 //! Helpers for the unit tests and the test programs of this crate.
 
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "a test program uses only a part of the helpers"
-)]
+#![allow(dead_code, unused_imports)] // a test program uses only a part of the helpers
 
 use std::{
     fmt::Display,
@@ -24,7 +20,6 @@ pub(crate) fn starts(text: impl Display, start: &str) {
     assert!(text.starts_with(start), "{text:.2000}\nwithout {start}");
 }
 
-/// Returns files by path.
 pub(crate) fn content<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Content {
     let limits = ::tests::with!(content::Limits, total: 1 << 30, file: 1 << 30);
     let mut builder = Builder::new(limits);
@@ -34,17 +29,14 @@ pub(crate) fn content<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Content {
     builder.finish()
 }
 
-/// Returns the blob of a package.
 pub(crate) fn package(name: &str, default_channel: &str) -> Value {
     json!({"schema": "olm.package", "name": name, "defaultChannel": default_channel})
 }
 
-/// Returns the blob of a channel.
 pub(crate) fn channel(package: &str, name: &str, entries: &Value) -> Value {
     json!({"schema": "olm.channel", "package": package, "name": name, "entries": entries})
 }
 
-/// Returns the blob of a bundle.
 pub(crate) fn bundle(package: &str, name: &str, version: &str) -> Value {
     json!({"schema": "olm.bundle", "package": package, "name": name, "image": "quay.io/foo/bundle:v1", "properties": [
         {"type": "olm.package", "value": {"packageName": package, "version": version}}]})

@@ -1,10 +1,6 @@
 //! Untrusted input of `render`: every input gets an answer, and twice the same one.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "helpers of tests fail by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // helpers of tests fail by panicking
 
 #[macro_use(with)]
 extern crate tests;

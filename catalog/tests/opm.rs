@@ -13,13 +13,8 @@
 //! bundle lead to `must be exactly one property with type "olm.package"`, in
 //! `trees::entry_without_bundle_is_reported_for_every_channel`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::too_many_lines,
-    reason = "helpers of tests fail by panicking; tables are long"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // helpers of tests fail by panicking
+#![allow(clippy::too_many_lines)] // tables are long
 
 #[macro_use(with)]
 extern crate tests;
@@ -45,7 +40,6 @@ use catalog::{
 use opm::error_text::Reason;
 use tempfile::TempDir;
 
-/// Returns a directory with these files.
 fn directory(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -54,7 +48,6 @@ fn directory(files: &[(&str, &str)]) -> TempDir {
     dir
 }
 
-/// Returns opm's output, or its error.
 fn run(dir: &Path, args: &[&str]) -> Result<String, String> {
     let output = tests::opm(dir, args);
     let texts = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());

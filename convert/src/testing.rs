@@ -26,7 +26,6 @@ impl Bundle {
         self
     }
 
-    /// Sets a JSON file.
     pub(crate) fn json(&self, path: &str) -> Value {
         serde_json::from_str(&self.0[path]).unwrap()
     }
@@ -59,7 +58,6 @@ impl Bundle {
         })
     }
 
-    /// Sets a value of the CSV.
     pub(crate) fn csv(self, pointer: &str, new: Value) -> Self {
         self.set(CSV, pointer, new)
     }

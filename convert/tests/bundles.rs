@@ -1,14 +1,8 @@
 //! Whole bundles: the conversion of valid ones, and the rejection of invalid ones.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::too_many_lines,
-    clippy::wildcard_imports,
-    reason = "helpers of tests fail by panicking; tables are long"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests fail by panicking
+#![allow(clippy::indexing_slicing, clippy::wildcard_imports)]
+#![allow(clippy::too_many_lines)] // tables are long
 
 #[macro_use(assert_each, assert_rows, with)]
 extern crate tests;

@@ -198,3 +198,38 @@ impl WebhookError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use futures::stream;
+    use tokio::task::{JoinSet, yield_now};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn stalled_requests_take_no_slot() {
+        let shared = Shared {
+            memory: MemoryBudget::new(),
+            slots: Arc::new(Semaphore::new(MAX_CONCURRENT)),
+        };
+        let mut stalled = JoinSet::new();
+        for _ in 0..24 {
+            let shared = shared.clone();
+            let body = Body::from_stream(stream::pending::<io::Result<Vec<u8>>>());
+            stalled.spawn(async move { answer(&shared, body).await });
+        }
+        yield_now().await;
+        assert_eq!(shared.slots.available_permits(), MAX_CONCURRENT);
+        let other = answer(&shared, Body::from("[]"));
+        let other = timeout(Duration::from_secs(1), other).await;
+        let is_answered = matches!(other, Ok(Err(WebhookError::Review(_))));
+        assert!(is_answered, "{other:?}");
+        assert!(
+            stalled.try_join_next().is_none(),
+            "the stalled requests continue"
+        );
+        stalled.shutdown().await;
+    }
+}

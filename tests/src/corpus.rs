@@ -20,8 +20,7 @@ pub fn corpus() -> Option<Corpus> {
 /// A directory of real bundles with the expected outcome of each.
 #[derive(Debug)]
 pub struct Corpus {
-    /// The path of the corpus.
-    pub root: PathBuf,
+    root: PathBuf,
     outcomes: String,
 }
 

@@ -11,7 +11,6 @@ use hyper::{Method, Request, Response, StatusCode};
 use crate::http_server::{Site, header, plain, unauthorized};
 use crate::{TestCa, User};
 
-/// The response for a missing file.
 const NOT_FOUND: &str = "the archive of this department has no such file";
 
 /// An HTTP server for files that tests add.

@@ -127,10 +127,8 @@ pub fn fuzz(rounds: u64, valid: u64, mut test: impl FnMut(&mut Random) -> usize)
     }
     println!("{done} rounds, {found} valid inputs");
     let expected = done * valid / 100;
-    assert!(
-        found as u64 >= expected,
-        "{found} of {done} inputs were valid: fewer than {expected}"
-    );
+    let problem = format!("{found} of {done} inputs were valid: fewer than {expected}");
+    assert!(found as u64 >= expected, "{problem}");
 }
 
 #[cfg(test)]

@@ -107,7 +107,6 @@ where
     }
 }
 
-/// Returns a response with a status and a generic body.
 pub(crate) fn plain(status: StatusCode) -> Response<Bytes> {
     let mut response = Response::new(Bytes::from("not here, or not for you\n"));
     *response.status_mut() = status;

@@ -44,7 +44,6 @@ impl Process {
         Self::with_dir(dir, &program(name), args)
     }
 
-    /// Starts the program at a path.
     pub(crate) fn with_dir(dir: TempDir, program: &Path, args: &[&str]) -> Self {
         let name = program.file_name().unwrap_or_default();
         let name = name.to_string_lossy().into_owned();

@@ -1,6 +1,6 @@
 //! The provisioner beside a cluster, for tests of its clients.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::process::Process;
 /// A running provisioner.
 #[derive(Debug)]
 pub struct Provisioner {
-    process: Process,
+    _run: Process,
     content: String,
 }
 
@@ -22,7 +22,7 @@ impl Provisioner {
 
     /// Starts the program like [`Self::beside`], with more arguments.
     pub fn with(other: &Path, kubeconfig: &Path, more: &[&str]) -> Self {
-        let program: PathBuf = other.with_file_name("provisioner");
+        let program = other.with_file_name("provisioner");
         let (path, remedy) = (program.display(), "cargo build -p provisioner makes it");
         assert!(program.is_file(), "{path} is missing: {remedy}");
         let dir = tempfile::Builder::new().prefix("provisioner-").tempdir();
@@ -33,22 +33,17 @@ impl Provisioner {
         let mut args: Vec<&str> = ports.split(' ').chain(more.iter().copied()).collect();
         args.extend(["--kubeconfig", kubeconfig.to_str().unwrap()]);
         args.extend(["--storage-dir", store.to_str().unwrap()]);
-        let process = Process::with_dir(dir, &program, &args);
-        let content = process.wait_for(|line| {
+        let run = Process::with_dir(dir, &program, &args);
+        let content = run.wait_for(|line| {
             let line: Value = serde_json::from_str(line).ok()?;
             let is_ready = line["message"] == "serving" && line["service"] == "content service";
             is_ready.then(|| line["address"].as_str().unwrap().to_owned())
         });
-        Self { process, content }
+        Self { _run: run, content }
     }
 
     /// Returns the URL of the content service, `https://127.0.0.1:PORT`.
     pub fn content(&self) -> String {
         format!("https://{}", self.content)
-    }
-
-    /// Returns the program's directory, which is removed with the value.
-    pub fn dir(&self) -> &Path {
-        self.process.dir()
     }
 }

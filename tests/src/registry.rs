@@ -7,7 +7,7 @@ use crate::{OWNER, TENANT, TestCa, TokenServer, User, address, process::Process}
 /// A real registry (Debian's `docker-registry`). Dropping the value stops the registry and removes its images.
 #[derive(Debug)]
 pub struct Registry {
-    process: Process,
+    _run: Process,
     host: String,
 }
 
@@ -29,13 +29,13 @@ impl Registry {
         let dir = dir.unwrap();
         let config = config(dir.path(), auth, ca);
         fs::write(dir.path().join("config.yml"), config).unwrap();
-        let process = Process::start(dir, "docker-registry", &["serve", "config.yml"]);
+        let run = Process::start(dir, "docker-registry", &["serve", "config.yml"]);
         // The registry logs this line when it listens.
-        let host = process.wait_for(|line| {
+        let host = run.wait_for(|line| {
             let (_, rest) = line.split_once("listening on ")?;
             Some(rest.split([',', '"']).next()?.to_owned())
         });
-        Self { process, host }
+        Self { _run: run, host }
     }
 
     /// Starts a registry without authentication and TLS.
@@ -56,11 +56,6 @@ impl Registry {
     /// Returns the `config.json` that `docker login` writes for this registry.
     pub fn docker_config(&self, user: User) -> String {
         docker_config(&[(&self.host, user)])
-    }
-
-    /// Returns the directory with all pushed images.
-    pub fn dir(&self) -> std::path::PathBuf {
-        self.process.dir().join("data")
     }
 }
 

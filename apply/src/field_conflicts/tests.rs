@@ -13,16 +13,6 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-/// Repairs one field against one manager, and returns the delay after each repair.
-fn delays(times: &[i64]) -> Vec<Option<u64>> {
-    let mut conflicts = FieldConflicts::default();
-    let delay = |time: &i64| {
-        let verdicts = conflicts.record_repair([opponent(".spec.replicas", "other")], at(*time));
-        verdicts.first().map(|verdict| verdict.wait.as_secs())
-    };
-    times.iter().map(delay).collect()
-}
-
 /// Returns the state after one repair of a field at each of these times.
 fn repaired(opponent: &ConflictingManager, times: impl IntoIterator<Item = i64>) -> FieldConflicts {
     let mut conflicts = FieldConflicts::default();
@@ -34,6 +24,14 @@ fn repaired(opponent: &ConflictingManager, times: impl IntoIterator<Item = i64>)
 
 #[test]
 fn three_repairs_in_ten_minutes_are_a_conflict() {
+    let delays = |times: &[i64]| -> Vec<Option<u64>> {
+        let mut conflicts = FieldConflicts::default();
+        let delay = |time: &i64| {
+            let verdicts = conflicts.record_repair([opponent(".data", "other")], at(*time));
+            verdicts.first().map(|verdict| verdict.wait.as_secs())
+        };
+        times.iter().map(delay).collect()
+    };
     assert_each!(|times, expected| delays(times) => expected;
         &[0, 1, 2][..] => &[None, None, Some(20)][..];
         &[0, 300, 600] => &[None, None, Some(20)];
@@ -130,13 +128,8 @@ fn alert_test_series_matches_a_field_conflict() {
 fn clock_that_is_set_back_suspends_no_object() {
     let conflicts = repaired(&opponent(".data", "other"), 1000..1003);
     let object = opponent("", "").object;
-    assert_each!(|second, expected| conflicts.suspended_until(&object, at(second)).is_some() => expected;
-        1002 => true;
-        1021 => true;
-        1022 => false;
-        1001 => false;
-        0 => false;
-    );
+    let is_suspended = |second| conflicts.suspended_until(&object, at(second)).is_some();
+    assert_rows!([1002, 1021, 1022, 1001, 0].map(is_suspended) => [true, true, false, false, false]);
     let mut conflicts = FieldConflicts::default();
     for _ in 0..9 {
         conflicts.record_repair([opponent("", "")], Timestamp::MAX);

@@ -52,7 +52,6 @@ fn plan_with(objects: Vec<Object>, inventory: &Inventory, optional: &[&str]) -> 
     new(objects, &kinds, inventory, &owner(), NAMESPACE, &optional)
 }
 
-/// Returns the identities of the prune candidates.
 fn leaving(plan: &Plan) -> Vec<String> {
     let identities = plan.leaving.iter().map(|leaving| &leaving.identity);
     identities.map(ToString::to_string).collect()

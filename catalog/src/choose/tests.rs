@@ -106,12 +106,10 @@ fn decide(request: &Request<'_>, package: &Package) -> Decision {
     explain(request, &[offer("c", 0, package)])
 }
 
-/// Returns a request with an installed bundle.
 fn after(installed: &Installed) -> Request<'_> {
     with!(Request, installed: Some(installed))
 }
 
-/// Returns the decision in short for the installed bundle of this name.
 fn next(from: &str, request: Request<'_>, package: &Package) -> String {
     let installed = installed(from);
     let request = with!(Request, installed: Some(&installed); ..request);
@@ -188,13 +186,10 @@ fn upgrades_follow_one_edge() {
     );
 }
 
-/// A change to the highest bundle, the reason why it is then not chosen, and the bundle that is chosen instead.
-type Spoiled = (fn(&mut Bundle), &'static str);
-
 // parity: platform-4, platform-5
 #[test]
 fn ineligible_bundles_are_not_chosen_and_have_reasons() {
-    let cases: [Spoiled; 9] = ::tests::rows![
+    let cases: [(fn(&mut Bundle), _); 9] = ::tests::rows![
         |b| b.max_openshift = max_openshift("4.12") => "requires OpenShift <= 4.12 but the cluster is 4.13";
         |b| b.min_kube = Some("1.31.0".into()) => "requires Kubernetes >= 1.31.0 but the cluster is 1.30.5+k3s";
         |b| b.min_kube = Some("new".into()) => "has an invalid minKubeVersion: \"new\"";

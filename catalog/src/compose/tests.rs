@@ -16,7 +16,6 @@ const PLACE: ChannelRef<'_> = ChannelRef {
     channel: "alpha",
 };
 
-/// Returns a bundle of a package in a version.
 fn bundle_of(package: &str, version: &str) -> Bundle {
     let name = format!("{package}.v{version}");
     let content = testing::bundle_files(package, &name, version, &Value::Null);

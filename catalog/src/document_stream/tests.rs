@@ -12,9 +12,7 @@ impl Read for Slow<'_> {
     }
 }
 
-type Cuts = (Vec<(String, usize)>, Option<String>);
-
-fn cuts(text: &str, step: usize) -> Cuts {
+fn cuts(text: &str, step: usize) -> (Vec<(String, usize)>, Option<String>) {
     let mut stream = DocumentStream::new(Slow(text.as_bytes(), step), 1 << 20);
     let mut cuts = Vec::new();
     loop {

@@ -1,7 +1,6 @@
 use super::*;
 use crate::testing::{content, has, list, starts};
 
-/// Formats each document as one line.
 fn walked_lines<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Vec<String> {
     let content = content(files);
     let describe = |meta: Result<Meta<'_>, ReadError>| match meta {

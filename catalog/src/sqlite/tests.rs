@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use ::tests::DATABASE_TABLES as TABLES;
 use rusqlite::Connection;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{
@@ -43,7 +43,6 @@ impl DatabaseDir {
     }
 }
 
-/// Returns the bundle of a catalog without findings.
 fn tide(database: &Database) -> Bundle {
     let catalog = load(Source::Files(database), &Limits::default()).unwrap();
     assert!(catalog.is_valid(), "{:?}", catalog.findings);
@@ -165,19 +164,29 @@ fn rows_of_no_package_are_reported_and_skipped() {
 }
 
 #[test]
-fn null_in_a_csv_is_an_empty_value() {
+fn values_of_a_csv_are_read_as_in_go() {
     let dir = DatabaseDir::new();
     let images = json!([{"name": "a", "image": "example.com/a:1"}]);
-    for (metadata, spec) in ::tests::rows![
-        json!({"annotations": {"a": null}}) => json!({"relatedImages": images});
-        json!({}) => json!({"icon": [{"base64data": null, "mediatype": null}], "relatedImages": images});
-        json!({}) => json!({"icon": [null], "relatedImages": images});
-        json!({}) => json!({"relatedImages": [null, {"name": null, "image": "example.com/a:1"}]});
-    ] {
-        let csv = json!({"kind": "ClusterServiceVersion", "metadata": metadata, "spec": spec});
-        let database = dir.open(&format!("UPDATE operatorbundle SET bundle = '{csv}';"));
-        ::tests::assert_has(blobs(&database, "tide"), r#""image":"example.com/a:1""#);
-    }
+    let csv = |metadata: Value, spec: Value| json!({"kind": "ClusterServiceVersion", "metadata": metadata, "spec": spec});
+    let png =
+        |data: &str| json!({"spec": {"icon": [{"base64data": data, "mediatype": "image/png"}]}});
+    let image = r#""image":"example.com/a:1""#;
+    let icon = r#""icon":{"base64data":"aGVsbG8=","mediatype":"image/png"}"#;
+    let read = |column: &str, csv: Value| {
+        let database = dir.open(&format!("UPDATE operatorbundle SET {column} = '{csv}';"));
+        blobs(&database, "tide")
+    };
+    assert_each!(|column, csv, part| read(column, csv) => has part;
+        // Null is an empty value.
+        "bundle", csv(json!({"annotations": {"a": null}}), json!({"relatedImages": images})) => image;
+        "bundle", csv(json!({}), json!({"icon": [{"base64data": null, "mediatype": null}], "relatedImages": images})) => image;
+        "bundle", csv(json!({}), json!({"icon": [null], "relatedImages": images})) => image;
+        "bundle", csv(json!({}), json!({"relatedImages": [null, {"name": null, "image": "example.com/a:1"}]})) => image;
+        // Line breaks, a space, and trailing bits.
+        "csv", png("aGVs\nbG8=\n") => icon;
+        "csv", png("aGVs bG8=") => icon;
+        "csv", png("aGVsbG9=") => icon;
+    );
 }
 
 #[test]
@@ -201,16 +210,4 @@ fn invalid_dependency_is_a_finding() {
     let database = with("olm.package", r#"{"PackageName": "moon", "version": null}"#);
     let required = r#"{"packageName":"moon","versionRange":""}"#;
     ::tests::assert_has(blobs(&database, "tide"), required);
-}
-
-#[test]
-fn icon_is_decoded_as_in_go() {
-    let dir = DatabaseDir::new();
-    // Line breaks, a space, and trailing bits.
-    for data in ["aGVs\nbG8=\n", "aGVs bG8=", "aGVsbG9="] {
-        let csv = json!({"spec": {"icon": [{"base64data": data, "mediatype": "image/png"}]}});
-        let database = dir.open(&format!("UPDATE operatorbundle SET csv = '{csv}';"));
-        let icon = r#""icon":{"base64data":"aGVsbG8=","mediatype":"image/png"}"#;
-        ::tests::assert_has(blobs(&database, "tide"), icon);
-    }
 }

@@ -23,9 +23,7 @@ spec:
   provider: {name: Moon Inc., url: 'https://moon.example'}
   maintainers: [{name: A, email: a@moon.example}]
   links: [{name: Home, url: 'https://moon.example/?a=1&b=2'}]
-  installModes:
-  - {type: OwnNamespace, supported: false}
-  - {type: AllNamespaces, supported: true}
+  installModes: [{type: OwnNamespace, supported: false}, {type: AllNamespaces, supported: true}]
   nativeAPIs: [{group: "", version: v1, kind: Pod}]
   customresourcedefinitions:
     owned:
@@ -35,8 +33,7 @@ spec:
       displayName: Moon
       resources: [{kind: Pod, name: "", version: v1}]
       specDescriptors: [{path: size, displayName: Size, x-descriptors: [urn:a], value: {b: "<x>", a: [1.50]}}]
-    required:
-    - {name: stars.star.example, version: v1, kind: Star}
+    required: [{name: stars.star.example, version: v1, kind: Star}]
   apiservicedefinitions:
     owned: [{name: tides, group: tide.example, version: v1, kind: Tide, deploymentName: moon, containerPort: 443}]
     required: [{name: seas, group: sea.example, version: v2, kind: Sea}]

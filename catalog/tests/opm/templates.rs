@@ -21,26 +21,19 @@ fn operators() -> Vec<(&'static str, &'static str, &'static str, Value)> {
     let looks = |text: &str, icon: Value| json!({"spec": {"description": text, "icon": icon}});
     let svg = json!([{"base64data": "PHN2Zy8+", "mediatype": "image/svg+xml"}]);
     let rebuilt = json!({"metadata": {"annotations": {"olm.substitutesFor": "tide.v1.1.0"}}});
-    let none = Value::Null;
-    tests::rows![
-        "100", "tide.v1.0.0", "1.0.0" => none.clone();
-        "101", "tide.v1.0.1", "1.0.1" => none.clone();
-        "1010", "tide.v1.0.10", "1.0.10" => none.clone();
+    let plain = "100 tide.v1.0.0 1.0.0, 101 tide.v1.0.1 1.0.1, 1010 tide.v1.0.10 1.0.10, 111 tide.v1.1.1 1.1.1, \
+        rc2 tide.v2.0.0-rc.2 2.0.0-rc.2, rc10 tide.v2.0.0-rc.10 2.0.0-rc.10, zero tide.v0.0.0-alpha 0.0.0-alpha, \
+        a tide.v3.0.0-a 3.0.0+a, b tide.v3.0.0-b 3.0.0+b, twin tide.v1.0.0 1.0.2, same tide.again 1.0.0, odd tide.odd 1, \
+        built tide.v1.1.0-1 1.1.0+0.1, other ebb.v1.0.0 1.0.0";
+    let plain = tests::pairs(plain).map(|(tag, bundle)| {
+        let (name, version) = bundle.split_once(' ').unwrap();
+        (tag, name, version, Value::Null)
+    });
+    let others = tests::rows![
         "110", "tide.v1.1.0", "1.1.0" => looks("Tides <&> more", svg.clone());
-        "111", "tide.v1.1.1", "1.1.1" => none.clone();
         "150", "tide.v1.5.0", "1.5.0" => looks("", json!([{"base64data": "!"}]));
         "200", "tide.v2.0.0", "2.0.0" => looks("not those of the package", svg);
-        "rc2", "tide.v2.0.0-rc.2", "2.0.0-rc.2" => none.clone();
-        "rc10", "tide.v2.0.0-rc.10", "2.0.0-rc.10" => none.clone();
-        "zero", "tide.v0.0.0-alpha", "0.0.0-alpha" => none.clone();
-        "a", "tide.v3.0.0-a", "3.0.0+a" => none.clone();
-        "b", "tide.v3.0.0-b", "3.0.0+b" => none.clone();
-        "twin", "tide.v1.0.0", "1.0.2" => none.clone();
-        "same", "tide.again", "1.0.0" => none.clone();
-        "odd", "tide.odd", "1" => none.clone();
         "rebuilt", "tide-v1.1.0-0.1", "1.1.0+0.1" => rebuilt;
-        "built", "tide.v1.1.0-1", "1.1.0+0.1" => none.clone();
-        "other", "ebb.v1.0.0", "1.0.0" => none;
         "icon-null", "tide.v1.9.0", "1.9.0" => looks("null", json!(null));
         "icon-none", "tide.v1.9.0", "1.9.0" => looks("no icon", json!([]));
         "icon-text", "tide.v1.9.0", "1.9.0" => looks("text", json!("YQ=="));
@@ -52,8 +45,8 @@ fn operators() -> Vec<(&'static str, &'static str, &'static str, Value)> {
             json!([{"base64data": "YQ\n==", "mediaType": "svg", "more": 1}, {"base64data": "Yg=="}]),
         );
         "icon-empty", "tide.v1.9.0", "1.9.0" => looks("empty", json!([{}]));
-    ]
-    .into()
+    ];
+    plain.chain(others).collect()
 }
 
 /// A registry with all of these bundles.

@@ -17,7 +17,6 @@ use crate::{
     *,
 };
 
-/// Files by path.
 type Files<'a> = &'a [(&'a str, &'a str)];
 
 /// Returns opm's message; `None` if opm accepts the input.

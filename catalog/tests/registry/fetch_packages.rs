@@ -16,7 +16,6 @@ use crate::*;
 
 type Answer = Arc<dyn Fn(GetBundleRequest) -> BoxFuture<'static, Body> + Send + Sync>;
 
-/// Answers of a server.
 #[derive(Clone)]
 struct Script {
     listed: Vec<Bundle>,
@@ -67,7 +66,6 @@ async fn serve(script: Script) -> Server {
     .await
 }
 
-/// Returns the result of reading some packages.
 async fn read(script: Script, bounds: ClientLimits, requested: &str) -> Result<Packages, Error> {
     let client = connect(serve(script).await.address, bounds).await;
     packages(&client, &set(requested)).await

@@ -74,7 +74,6 @@ pub(crate) fn bundle(package: &str, version: &str, properties: &[Value]) -> Valu
     bundle
 }
 
-/// Returns a directory with both packages.
 pub(crate) fn both() -> TempDir {
     let (anchor, buoy) = (anchor(), buoy());
     dir(&[
@@ -83,7 +82,6 @@ pub(crate) fn both() -> TempDir {
     ])
 }
 
-/// Returns a directory with these files.
 pub(crate) fn dir(files: &[(&str, &[Value])]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (name, metas) in files {
@@ -114,7 +112,6 @@ pub(crate) fn build(catalog: &Path) -> (Store, TempDir) {
     (store, dir)
 }
 
-/// A served catalog.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     end: Option<oneshot::Sender<()>>,
@@ -132,7 +129,6 @@ impl Served {
         Self::with(Service::new(Arc::new(store)).unwrap(), cache).await
     }
 
-    /// Serves a catalog and reports calls.
     pub(crate) async fn with_calls(catalog: &Path, calls: Arc<dyn ObserveCalls>) -> Self {
         let (store, cache) = build(catalog);
         let service = Service::with_observer(Arc::new(store), calls);
@@ -159,7 +155,6 @@ impl Served {
         connect(self.address, ClientLimits::default()).await
     }
 
-    /// Stops the service and waits for its end.
     pub(crate) async fn stop(mut self) {
         drop(self.end.take());
         self.task.await.unwrap();

@@ -1,11 +1,6 @@
 //! The registry API: a real server over TCP, our client, a client generated from the protocol, and hostile servers.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "helpers of tests fail by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // helpers of tests fail by panicking
 
 #[macro_use(assert_each, assert_rows, with)]
 extern crate tests;

@@ -1,13 +1,7 @@
 //! The HTTP API of catalogs over real connections, with clients that stall or disconnect.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::missing_panics_doc,
-    reason = "helpers of tests fail by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests fail by panicking
+#![allow(clippy::indexing_slicing, clippy::missing_panics_doc)]
 
 #[macro_use(assert_rows, with)]
 extern crate tests;

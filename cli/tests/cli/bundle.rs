@@ -18,7 +18,6 @@ impl Workspace {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Creates a directory with the bundle `tide`.
     pub(crate) fn with_tide() -> Self {
         let workspace = Self::new();
         workspace.good("tide");
@@ -127,9 +126,8 @@ impl Workspace {
         for name in "CONTAINERS_REGISTRIES_CONF DOCKER_CONFIG REGISTRY_AUTH_FILE XDG_CONFIG_HOME XDG_RUNTIME_DIR".split(' ') {
             command.env_remove(name);
         }
-        command
-            .current_dir(self.0.path())
-            .env("HOME", self.path("home"));
+        command.current_dir(self.0.path());
+        command.env("HOME", self.path("home"));
         command
     }
 }

@@ -51,10 +51,8 @@ fn page_about_sources_shows_what_happens() {
     workspace.write("checkout/README.md", "Tidewatch\n");
     let checkout = workspace.path("checkout");
     copy(&workspace, "examples/bundles/tidewatch", "checkout/bundle");
-    for repository in [
-        git.repository("tidewatch.git"),
-        sshd.repository("tidewatch.git"),
-    ] {
+    let name = "tidewatch.git";
+    for repository in [git.repository(name), sshd.repository(name)] {
         repository.git(&["tag", "v1.4.0", &repository.commit("main", &checkout)]);
     }
     // The first key that the server accepts is used.
@@ -75,11 +73,8 @@ fn page_about_sources_shows_what_happens() {
     workspace.write("mirrors.conf", mirror);
 
     let buildah = Buildah::new();
-    let image = buildah.build(
-        "FROM scratch\nCOPY . /\n",
-        &workspace.path("tidewatch"),
-        &[],
-    );
+    let file = "FROM scratch\nCOPY . /\n";
+    let image = buildah.build(file, &workspace.path("tidewatch"), &[]);
     let at = |name: &str| workspace.path(name).to_str().unwrap().to_owned();
     buildah.push(&image, &format!("oci:{}:v1.4.0", at("layout")), &[]);
     let archive = format!("docker-archive:{}:tidewatch:v1.4.0", at("saved.tar"));

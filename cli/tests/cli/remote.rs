@@ -14,9 +14,8 @@ fn passwords_come_from_pipes_and_the_environment() {
     let url = files.add("tide.tgz", fs::read(workspace.path("tide.tgz")).unwrap());
     let user = format!("inspect {url} --username {}", OWNER.name);
     let piped = format!("{user} --password-file -");
-    workspace
-        .run_with(&piped, OWNER.password.as_bytes())
-        .exits(0);
+    let run = workspace.run_with(&piped, OWNER.password.as_bytes());
+    run.exits(0);
     let mut named = workspace.command();
     let named = named.args(user.words());
     let named = named.env("RUKPAK_PASSWORD", OWNER.password).output();

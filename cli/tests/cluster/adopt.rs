@@ -13,10 +13,9 @@ async fn objects_of_tools_are_adopted_with_their_fields() {
     let name = unique("adopt");
     let maps = world.maps();
     let apply = async |manager: &str, annotations: Value, data: Value| {
-        let object = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": name, "annotations": annotations}, "data": data,
-        });
+        let metadata = json!({"name": name, "annotations": annotations});
+        let object =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
         let (params, patch) = (PatchParams::apply(manager), Patch::Apply(object));
         maps.patch(&name, &params, &patch).await.unwrap();
     };

@@ -26,12 +26,10 @@ async fn define(cluster: &Cluster) {
 /// Returns the errors of the API server for creating an object of a version, in JSON.
 async fn server(client: &Client, version: Version, object: &str) -> Vec<String> {
     let version = version.api_version();
-    let request = Request::post(format!(
-        "/apis/{version}/namespaces/default/catalogsources?dryRun=All&fieldValidation=Strict"
-    ))
-    .header("Content-Type", "application/json")
-    .body(object.as_bytes().to_vec())
-    .unwrap();
+    let sources = format!("/apis/{version}/namespaces/default/catalogsources");
+    let request = Request::post(format!("{sources}?dryRun=All&fieldValidation=Strict"));
+    let request = request.header("Content-Type", "application/json");
+    let request = request.body(object.as_bytes().to_vec()).unwrap();
     let status = match client.request::<Value>(request).await {
         Ok(_) => return Vec::new(),
         Err(Error::Api(status)) => status,
@@ -41,9 +39,8 @@ async fn server(client: &Client, version: Version, object: &str) -> Vec<String> 
         return unknown.split(", ").map(str::to_owned).collect();
     }
     let causes = status.details.iter().flat_map(|details| &details.causes);
-    let errors: Vec<String> = causes
-        .map(|cause| format!("{}: {}", cause.field, cause.message))
-        .collect();
+    let errors = causes.map(|cause| format!("{}: {}", cause.field, cause.message));
+    let errors: Vec<String> = errors.collect();
     assert!(!errors.is_empty(), "{object}: {status:?}");
     errors
 }

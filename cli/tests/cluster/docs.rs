@@ -107,11 +107,9 @@ async fn platform_operators_are_as_their_page_shows(stage: &Stage) {
     let example = include_str!("../../../examples/catalog/tidewatch/catalog.yaml");
     tests::write(dir, "catalog/catalog.yaml", example);
     replace(&catalog, "\"4.20\"", "\"4.23\"");
-    replace(
-        &catalog,
-        "  skipRange: '>=1.0.0 <1.4.0'\n",
-        "  skipRange: '>=1.0.0 <1.4.0'\n- name: tidewatch.v1.5.0\n  replaces: tidewatch.v1.4.0\n",
-    );
+    let range = "  skipRange: '>=1.0.0 <1.4.0'\n";
+    let next = "- name: tidewatch.v1.5.0\n  replaces: tidewatch.v1.4.0\n";
+    replace(&catalog, range, &format!("{range}{next}"));
     let bundle = json!({
         "schema": "olm.bundle", "package": "tidewatch", "name": "tidewatch.v1.5.0", "image": "quay.io/tidewatch/bundle:v1.5.0",
         "properties": [
@@ -140,10 +138,8 @@ fn replace(path: &Path, from: &str, to: &str) {
 fn prepare(root: &Path, dir: &Path) {
     for (name, version) in [("tidewatch", "1.4.0"), ("next", "1.5.0")] {
         symlink(name, dir.join(format!("tidewatch-{version}"))).unwrap();
-        let copied = Command::new("cp")
-            .arg("-R")
-            .args([root.join("examples/bundles/tidewatch"), dir.join(name)])
-            .status();
+        let paths = [root.join("examples/bundles/tidewatch"), dir.join(name)];
+        let copied = Command::new("cp").arg("-R").args(paths).status();
         assert!(copied.unwrap().success());
     }
     let manifests = dir.join("next/manifests");

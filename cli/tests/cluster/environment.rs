@@ -57,11 +57,10 @@ pub(crate) trait Rukpak {
 
 impl Rukpak for Cluster {
     fn rukpak(&self, args: &(impl Args + ?Sized)) -> Command {
-        let (mut command, args, kubeconfig) =
-            (Command::new(binary()), args.words(), "--kubeconfig");
+        let (mut command, args) = (Command::new(binary()), args.words());
         command.args(&args).stdin(Stdio::null());
-        if !args.contains(&kubeconfig) {
-            command.arg(kubeconfig).arg(self.kubeconfig_path());
+        if !args.contains(&"--kubeconfig") {
+            command.arg("--kubeconfig").arg(self.kubeconfig_path());
         }
         command
     }
@@ -157,9 +156,8 @@ impl World {
 
     /// Uninstalls an instance, so that later tests have fewer objects to read.
     pub(crate) fn remove(&self, name: &str) {
-        self.ok(&format!(
-            "uninstall {name} --yes --crd-deletion-policy delete"
-        ));
+        let uninstall = format!("uninstall {name} --yes --crd-deletion-policy delete");
+        self.ok(&uninstall);
     }
 }
 
@@ -201,7 +199,6 @@ pub(crate) async fn provisioner_account(cluster: &Cluster) -> NamedTempFile {
     kubeconfig(cluster, "rukpak-system", "provisioner").await
 }
 
-/// Returns a kubeconfig with a new token of a ServiceAccount.
 async fn kubeconfig(cluster: &Cluster, namespace: &str, account: &str) -> NamedTempFile {
     let accounts = Api::<ServiceAccount>::namespaced(cluster.client().unwrap(), namespace);
     let request = tests::with!(TokenRequest, spec: Some(TokenRequestSpec::default()));

@@ -44,10 +44,8 @@ async fn missing_permissions_and_untrusted_servers_are_reported() {
 }
 
 async fn viewers_only_read(world: &World, name: &str) {
-    let viewer = unique("viewer");
-    let viewer = world
-        .kubeconfig(&viewer, Some("bundleinstances-view"))
-        .await;
+    let role = Some("bundleinstances-view");
+    let viewer = world.kubeconfig(&unique("viewer"), role).await;
     let viewer = viewer.path().display();
     // The status reports the pending upload a moment later.
     eventually("pending", async || {

@@ -208,9 +208,8 @@ fn revision_is_compared_and_printed_without_secrets(cluster: &Cluster) {
         "content tide --revision 0" => 2, _, "invalid value '0'";
     }
     let yaml = cluster.ok("content tide --revision 1");
-    let objects: Vec<Value> = yaml::documents(yaml.out.as_bytes())
-        .map(Result::unwrap)
-        .collect();
+    let objects = yaml::documents(yaml.out.as_bytes());
+    let objects: Vec<Value> = objects.map(Result::unwrap).collect();
     assert_eq!(objects[0], *config_map("tide", "one").value());
     assert_eq!(objects[2]["stringData"]["password"], "***");
     let json = cluster.ok("content tide --revision 1 --format json");

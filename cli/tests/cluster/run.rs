@@ -77,14 +77,12 @@ async fn story_1_operator_is_upgraded_version_by_version() {
     // A script whose connection was lost repeats the command.
     tests::assert_runs! { world; "run bundle {first} --use-http" => 0, "{done}", "already exists with this bundle"; }
     let instance = get(name).await;
-    for (key, expected) in [
-        (INDEX, Some("quay.io/operator-framework/opm:latest")),
-        ("core.rukpak.io/package", Some(name.as_str())),
-        ("core.rukpak.io/version", Some("0.0.1")),
-        ("core.rukpak.io/previous-image", None),
-    ] {
-        assert_eq!(annotation(&instance, key), expected, "{key}");
-    }
+    tests::assert_each!(|key, expected| annotation(&instance, key) => expected;
+        INDEX => Some("quay.io/operator-framework/opm:latest");
+        "core.rukpak.io/package" => Some(name.as_str());
+        "core.rukpak.io/version" => Some("0.0.1");
+        "core.rukpak.io/previous-image" => None;
+    );
     let mut line = history(&instance);
     assert_eq!(line.len(), 1);
     let image = instance.spec.template.spec.source.image.unwrap();

@@ -58,7 +58,6 @@ impl Bundle {
         files.file(ANNOTATIONS, ::tests::registry_annotations("etcd", "stable"))
     }
 
-    /// Sets an annotation of the CSV.
     fn annotation(self, key: &str, value: &str) -> Self {
         self.csv(&format!("/metadata/annotations/{key}"), value.into())
     }
@@ -87,7 +86,6 @@ impl Bundle {
     }
 }
 
-/// Returns the bundle without findings, after a change to its CSV.
 fn csv(pointer: &str, value: impl Into<Value>) -> Bundle {
     Bundle::good().csv(pointer, value.into())
 }

@@ -19,13 +19,6 @@ fn kube(minor: u64) -> KubeVersion {
     KubeVersion::new(1, minor)
 }
 
-/// API, the release that removes it, and its replacement.
-fn brief(removals: &RemovedApiUses) -> Vec<(&str, u64, Option<&str>)> {
-    let apis = removals.found.iter().map(|removal| &removal.api);
-    let apis = apis.map(|api| (api.api_version, api.until, api.instead));
-    apis.collect()
-}
-
 #[test]
 fn later_removals_are_found_by_minor_version() {
     let addresses = json!([{"apiGroups": ["networking.k8s.io"], "resources": ["ipaddresses"], "verbs": ["get"]}]);
@@ -70,7 +63,9 @@ fn objects_in_removed_apis_are_found_between_releases() {
     ] {
         let found = between([&object(api, kind)], kube(from), kube(to));
         let expected = expected.map(|(until, instead)| (api, until, instead));
-        assert_rows!(brief(&found) => Vec::from_iter(expected), "{api} {kind} {from} {to}");
+        let apis = found.found.iter().map(|removal| &removal.api);
+        let apis = apis.map(|api| (api.api_version, api.until, api.instead));
+        assert_rows!(apis.collect::<Vec<_>>() => Vec::from_iter(expected), "{api} {kind} {from} {to}");
         assert!(!found.is_incomplete);
     }
 }
@@ -117,19 +112,13 @@ fn messages_describe_the_effect_on_objects() {
 
 #[test]
 fn resource_names_equal_those_of_kubernetes() {
-    assert_each!(|kind, resource| plural(kind) => resource;
-        "Ingress" => "ingresses";
-        "IngressClass" => "ingressclasses";
-        "NetworkPolicy" => "networkpolicies";
-        "PodSecurityPolicy" => "podsecuritypolicies";
-        "EndpointSlice" => "endpointslices";
-        "CSIStorageCapacity" => "csistoragecapacities";
-        "IPAddress" => "ipaddresses";
-        "ServiceCIDR" => "servicecidrs";
-        "VolumeAttributesClass" => "volumeattributesclasses";
-        "FlowSchema" => "flowschemas";
-        "DeviceClass" => "deviceclasses";
-    );
+    let kinds = "Ingress ingresses, IngressClass ingressclasses, NetworkPolicy networkpolicies, \
+                 PodSecurityPolicy podsecuritypolicies, EndpointSlice endpointslices, CSIStorageCapacity csistoragecapacities, \
+                 IPAddress ipaddresses, ServiceCIDR servicecidrs, VolumeAttributesClass volumeattributesclasses, \
+                 FlowSchema flowschemas, DeviceClass deviceclasses";
+    for (kind, resource) in ::tests::pairs(kinds) {
+        assert_eq!(plural(kind), resource);
+    }
 }
 
 #[test]

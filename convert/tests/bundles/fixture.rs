@@ -88,7 +88,6 @@ pub(crate) fn objects(conversion: &Conversion) -> &[Object] {
     objects.unwrap_or_else(|| panic!("refused: {:?}", report.refusals().collect::<Vec<_>>()))
 }
 
-/// Returns the object of a kind and name.
 pub(crate) fn object<'a>(conversion: &'a Conversion, kind: &str, name: &str) -> &'a Value {
     let mut objects = objects(conversion).iter();
     let found = objects.find(|object| object.kind() == kind && object.name() == name);
@@ -100,14 +99,12 @@ pub(crate) fn template(conversion: &Conversion) -> &Value {
     &object(conversion, "Deployment", "tide-operator")["spec"]["template"]
 }
 
-/// Returns the identities of the objects in their order.
 pub(crate) fn names(conversion: &Conversion) -> Vec<String> {
     let objects = objects(conversion).iter();
     let names = objects.map(|object| object.identity().to_string());
     names.collect()
 }
 
-/// Returns the [`names`] that start with a kind.
 pub(crate) fn names_of(conversion: &Conversion, kind: &str) -> Vec<String> {
     let names = names(conversion).into_iter();
     names.filter(|name| name.starts_with(kind)).collect()

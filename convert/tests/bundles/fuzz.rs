@@ -22,20 +22,11 @@ fn odd(random: &mut Random) -> Value {
 }
 
 fn strange(random: &mut Random) -> Value {
-    let apis = tests::rows![
-        "v1" => "Service";
-        "v1" => "ServiceAccount";
-        "v1" => "List";
-        "policy/v1beta1" => "PodDisruptionBudget";
-        "policy/v1beta1" => "PodSecurityPolicy";
-        "extensions/v1beta1" => "Ingress";
-        "apps/v1beta1" => "Deployment";
-        "autoscaling/v2beta1" => "HorizontalPodAutoscaler";
-        "rbac.authorization.k8s.io/v1alpha1" => "ClusterRoleBinding";
-        "admissionregistration.k8s.io/v1beta1" => "ValidatingWebhookConfiguration";
-        "sea.example.com/v1" => "Tide";
-    ];
-    let (api, kind) = *random.pick(&apis);
+    let kinds = "v1 Service, v1 ServiceAccount, v1 List, policy/v1beta1 PodDisruptionBudget, policy/v1beta1 PodSecurityPolicy, \
+                 extensions/v1beta1 Ingress, apps/v1beta1 Deployment, autoscaling/v2beta1 HorizontalPodAutoscaler, \
+                 rbac.authorization.k8s.io/v1alpha1 ClusterRoleBinding, \
+                 admissionregistration.k8s.io/v1beta1 ValidatingWebhookConfiguration, sea.example.com/v1 Tide";
+    let (api, kind) = *random.pick(&tests::pairs(kinds).collect::<Vec<_>>());
     let mut object = json!({"apiVersion": api, "kind": kind, "metadata": {"name": "x", "labels": {"a": "b"}},
         "spec": {"selector": {}, "rules": [{"http": {"paths": [{"backend": {"serviceName": "s", "servicePort": 1}}]}}],
             "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}]}},

@@ -148,12 +148,9 @@ fn a_shipped_namespace_is_merged_and_every_namespace_is_kept() {
 #[test]
 fn an_old_target_keeps_old_apis_and_their_scope() {
     let options = with!(Options, kube_version: "1.15".parse().unwrap());
-    for (api, kind) in [
-        ("policy/v1beta1", "PodDisruptionBudget"),
-        ("batch/v1beta1", "CronJob"),
-        ("extensions/v1beta1", "Ingress"),
-        ("rbac.authorization.k8s.io/v1beta1", "Role"),
-    ] {
+    let kinds = "policy/v1beta1 PodDisruptionBudget, batch/v1beta1 CronJob, extensions/v1beta1 Ingress, \
+                 rbac.authorization.k8s.io/v1beta1 Role";
+    for (api, kind) in tests::pairs(kinds) {
         let bundle = extra(json!({"apiVersion": api, "kind": kind, "metadata": {"name": "x"}}));
         let conversion = bundle.convert_with(&options);
         let found = object(&conversion, kind, "x");

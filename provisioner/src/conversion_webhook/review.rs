@@ -144,23 +144,29 @@ mod tests {
     #[test]
     fn deeply_nested_objects_are_converted() {
         let deep = |depth: usize| format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
-        let spec = r#"{"sourceType":"grpc","image":"a:1","grpcPodConfig":DEEP}"#;
         let fields = r#"[{"manager":"m","fieldsV1":DEEP}]"#;
-        let object = format!(
-            r#"{{"apiVersion":"{GROUP}/v1alpha1","kind":"CatalogSource","metadata":{{"name":"a","managedFields":{fields}}},"spec":{spec}}}"#
-        );
-        let review = format!(
-            r#"{{"apiVersion":"{API_VERSION}","kind":"{KIND}","request":{{"uid":"u","desiredAPIVersion":"{GROUP}/v1","objects":[{object}]}}}}"#
-        );
-        for depth in [90, 200, 100_000] {
-            let answered = answer(review.replace("DEEP", &deep(depth)).as_bytes()).unwrap();
-            let answered: Value = serde_json::from_slice(&answered).unwrap();
-            let converted = &answered["response"]["convertedObjects"][0];
-            assert_eq!(converted["metadata"]["name"], "a");
-            let source = &converted["spec"]["catalogImageSource"];
-            assert_eq!(source["catalogImage"], "a:1");
-            let converted = source["podSpecOverrides"].to_string();
-            assert_eq!(converted == deep(depth), depth == 90);
+        for (stored, spec, desired, [image, options]) in ::tests::rows![
+            "v1alpha1", r#"{"sourceType":"grpc","image":"a:1","grpcPodConfig":DEEP}"#, "v1"
+                => ["/catalogImageSource/catalogImage", "/catalogImageSource/podSpecOverrides"];
+            "v1", r#"{"catalogImageSource":{"catalogImage":"a:1","podSpecOverrides":DEEP}}"#, "v1alpha1"
+                => ["/image", "/grpcPodConfig"];
+        ] {
+            let object = format!(
+                r#"{{"apiVersion":"{GROUP}/{stored}","kind":"CatalogSource","metadata":{{"name":"a","managedFields":{fields}}},"spec":{spec}}}"#
+            );
+            let review = format!(
+                r#"{{"apiVersion":"{API_VERSION}","kind":"{KIND}","request":{{"uid":"u","desiredAPIVersion":"{GROUP}/{desired}","objects":[{object}]}}}}"#
+            );
+            for depth in [90, 200, 100_000] {
+                let answered = answer(review.replace("DEEP", &deep(depth)).as_bytes()).unwrap();
+                let answered: Value = serde_json::from_slice(&answered).unwrap();
+                let converted = &answered["response"]["convertedObjects"][0];
+                assert_eq!(converted["metadata"]["name"], "a");
+                let field = |path: &str| converted["spec"].pointer(path).unwrap();
+                assert_eq!(*field(image), "a:1");
+                let text = field(options).to_string();
+                assert_eq!(text == deep(depth), depth == 90, "{stored} {depth}");
+            }
         }
     }
 

@@ -35,7 +35,6 @@ use crate::support::{
     config_map, crd, delete, eventually, instance, list, merge, unique, upload, wait_deleted, world,
 };
 
-/// An instance, a namespace and the context for applying objects.
 struct Scene {
     client: Client,
     kinds: Discovery,
@@ -126,8 +125,7 @@ impl Scene {
     }
 
     fn widget(&self, name: &str) -> Value {
-        let version = format!("{}/v1", self.group());
-        json!({"apiVersion": version, "kind": "Widget", "metadata": {"name": name}})
+        json!({"apiVersion": format!("{}/v1", self.group()), "kind": "Widget", "metadata": {"name": name}})
     }
 
     fn widgets(&self) -> Api<DynamicObject> {
@@ -165,8 +163,6 @@ fn names<'a>(identities: impl IntoIterator<Item = &'a Identity>) -> Vec<&'a str>
 pub(crate) fn deployment(name: &str) -> Value {
     let labels = json!({"app": name});
     let pod = json!({"containers": [{"name": "main", "image": "example.com/operator:v1"}]});
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
-        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
-    })
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}})
 }

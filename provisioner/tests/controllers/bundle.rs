@@ -3,7 +3,6 @@
 mod access;
 mod content_store;
 mod download;
-mod flags;
 mod job;
 mod memory;
 mod rejections;
@@ -23,8 +22,8 @@ use unpacker::{Content, Format, Store, store::Budget};
 
 use crate::support::{
     SYSTEM, World, archive, assert_part, bundle, condition, config_map, content, create, delete,
-    eventually, found, image, merge, merge_status, plain, running, unique, until, upload,
-    wait_deleted, wait_for, wait_part, world,
+    found, image, merge, merge_status, plain, running, unique, until, upload, wait_deleted,
+    wait_for, wait_part, world,
 };
 
 /// Returns a plain bundle with one ConfigMap that contains this text.
@@ -73,7 +72,6 @@ async fn put_config_map(world: &World, name: &str, file: &str, text: &str) {
     world.apply(&map).await;
 }
 
-/// Creates a Bundle of class plain and waits until it is unpacked.
 async fn unpacked(name: &str, source: BundleSource) -> Bundle {
     let world = running().await;
     world.bundle(name, "plain", source).await;
@@ -129,8 +127,7 @@ async fn b01_unknown_class_is_reported_once() {
     let object = config_map("default", &later, &later).to_string();
     put_config_map(world, &later, "a.yaml", &object).await;
     unpacked(&later, config_maps(&[&later])).await;
-    let found = api.get(&name).await.unwrap().status.unwrap();
-    assert_eq!(found.conditions[0].reason, "Theirs");
+    tests::assert_rows!(api.get(&name).await.unwrap().status.unwrap().conditions[0].reason => "Theirs");
 }
 
 // parity: b10, rukpak-21
@@ -156,8 +153,7 @@ async fn b10_to_b13_and_b22_every_git_ref_is_pinned_to_a_commit() {
         let bundle = unpacked(&unique(row), git(&url, reference, directory)).await;
         assert!(is_stored(&bundle).await, "{row}");
         let resolved = bundle.status.unwrap().resolved_source;
-        let expected = git(&url, pinned.clone(), directory);
-        assert_eq!(resolved, Some(expected), "{row}");
+        tests::assert_rows!(resolved => Some(git(&url, pinned.clone(), directory)), "{row}");
     }
 }
 
@@ -177,14 +173,12 @@ async fn b16_b17_b18_config_maps_are_joined_and_followed() {
     wait_message(&name, "UnpackFailed", problem).await;
     put_config_map(world, &two, "b.yaml", &object("b")).await;
     let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
-    let conversion = bundle.status.as_ref().unwrap().facts.conversion.as_ref();
-    assert_eq!(conversion.unwrap().objects, 2);
+    tests::assert_rows!(bundle.status.as_ref().unwrap().facts.conversion.as_ref().unwrap().objects => 2);
 
     // The ConfigMaps are not owned by the Bundle.
     let api: Api<Bundle> = world.api();
     delete(&api, &name).await;
     wait_deleted(api, &name).await;
     let maps: Api<ConfigMap> = Api::namespaced(world.client(), SYSTEM);
-    let map = maps.get(&one).await.unwrap();
-    assert!(map.metadata.owner_references.is_none());
+    tests::assert_rows!(maps.get(&one).await.unwrap().metadata.owner_references => None);
 }

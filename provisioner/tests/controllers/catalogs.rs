@@ -38,7 +38,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use unpacker::{Store, store::Budget};
 
-use crate::platform::support::{optional_crd, package};
+use crate::platform::support::{bundle, optional_crd, package};
 use crate::support::{
     Line, apply, catalog_source, define, delete, eventually, found, insecure, list, merge,
     merge_status, namespace_object, notes_about, until, wait_deleted, wait_for, wait_part,
@@ -56,7 +56,6 @@ struct Leader {
     store: TempDir,
 }
 
-/// A cluster, and its catalogs that are read.
 struct Shelf {
     reader: Leader,
     cluster: Lease,
@@ -127,6 +126,21 @@ impl Leader {
         };
         offers.list().into_iter().map(line).collect()
     }
+
+    /// Waits until the error of a catalog contains this text. A name without a namespace is one of the first namespace.
+    async fn fails_with(&self, catalog: &str, text: &str) {
+        let (namespace, name) = qualified(catalog);
+        let catalog = format!("{namespace}/{name}");
+        eventually(&format!("{catalog} reports {text}"), async || {
+            let states = self.ctx.catalogs.states();
+            let mut all = states.iter();
+            let state = all.find(|state| state.catalog.to_string() == catalog);
+            let error = state.and_then(|state| state.trouble.as_deref());
+            let has_text = error.is_some_and(|error| error.contains(text));
+            has_text.then_some(()).ok_or(format!("{states:?}"))
+        })
+        .await;
+    }
 }
 
 impl Drop for Leader {
@@ -146,7 +160,6 @@ impl Shelf {
         shelf
     }
 
-    /// Returns a cluster without the CRD.
     async fn bare() -> Self {
         Self::with(None, settings()).await
     }
@@ -195,19 +208,8 @@ impl Shelf {
         self.offers_become(&offers).await;
     }
 
-    /// Waits until the error of a catalog contains this text. A name without a namespace is one of the first namespace.
     async fn fails_with(&self, catalog: &str, text: &str) {
-        let (namespace, name) = qualified(catalog);
-        let catalog = format!("{namespace}/{name}");
-        eventually(&format!("{catalog} reports {text}"), async || {
-            let states = self.reader.ctx.catalogs.states();
-            let mut all = states.iter();
-            let state = all.find(|state| state.catalog.to_string() == catalog);
-            let error = state.and_then(|state| state.trouble.as_deref());
-            let has_text = error.is_some_and(|error| error.contains(text));
-            has_text.then_some(()).ok_or(format!("{states:?}"))
-        })
-        .await;
+        self.reader.fails_with(catalog, text).await;
     }
 
     /// Deletes catalogs of the first namespace, and waits until no catalog offers the package `tide`.
@@ -245,7 +247,6 @@ impl Shelf {
         self.api(namespace)
     }
 
-    /// Waits until a catalog of the first namespace matches.
     async fn becomes(
         &self,
         name: &str,
@@ -258,7 +259,6 @@ impl Shelf {
         .await
     }
 
-    /// Waits until the status of a catalog has this part.
     async fn reports(&self, source: &str, part: Value) -> CatalogSourceStatus {
         let (namespace, name) = qualified(source);
         let source = wait_part(self.sources(namespace), name, json!({"status": part})).await;
@@ -269,13 +269,10 @@ impl Shelf {
     async fn olm(&self, available: i32) {
         let labels = json!({"app": "catalog-operator"});
         let containers = json!([{"name": "catalog-operator", "image": "example.com/olm:v0.38.0"}]);
+        let template = json!({"metadata": {"labels": labels}, "spec": {"containers": containers}});
         let deployment = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"name": "catalog-operator", "namespace": "olm"},
-            "spec": {
-                "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
-            },
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "catalog-operator", "namespace": "olm"},
+            "spec": {"selector": {"matchLabels": labels}, "template": template},
         });
         for object in [namespace_object("olm"), deployment] {
             self.apply(&object).await;
@@ -284,7 +281,6 @@ impl Shelf {
         merge_status(&self.api::<Deployment>("olm"), "catalog-operator", &status).await;
     }
 
-    /// Returns the offers of a package, one line per catalog.
     fn offers(&self, package: &str) -> Vec<String> {
         self.reader.offers(package)
     }
@@ -306,7 +302,6 @@ impl Shelf {
     }
 }
 
-/// Returns the value of the metric with this name and these labels.
 fn metric(ctx: &Context, begin: &str) -> Option<String> {
     let text = ctx.metrics.render();
     let found = text.lines().find_map(|line| line.strip_prefix(begin));
@@ -325,16 +320,10 @@ fn write_documents(dir: &Path, documents: &[Value]) {
 
 /// Returns the documents of a package `tide` in which each version replaces the one before.
 fn tide(versions: &[&str]) -> Vec<Value> {
-    let bundle = |version: &&str| {
-        json!({
-            "schema": "olm.bundle", "package": "tide", "name": format!("tide.v{version}"),
-            "image": format!("example.com/tide@sha256:{:0>64}", version.replace('.', "")),
-            "properties": [
-                {"type": "olm.package", "value": {"packageName": "tide", "version": version}},
-                {"type": "olm.csv.metadata", "value": {"displayName": "Tide"}},
-            ],
-        })
+    let tide = |version: &&str| {
+        let image = format!("example.com/tide@sha256:{:0>64}", version.replace('.', ""));
+        bundle("tide", version, &image)
     };
-    let bundles: Vec<Value> = versions.iter().map(bundle).collect();
+    let bundles: Vec<Value> = versions.iter().map(tide).collect();
     package("tide", &bundles)
 }

@@ -93,18 +93,13 @@ fn find<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> Option<&'a Operat
 /// Waits until the aggregated ClusterOperator has a condition, given as `Type=Status Reason`, and returns the
 /// ClusterOperator.
 async fn becomes(platform: &Platform, expected: &str, text: &str) -> ClusterOperator {
-    let (condition, reason) = expected.split_once(' ').unwrap();
-    let condition = condition.split_once('=').unwrap();
-    operator_becomes(platform, AGGREGATED, condition, reason, text).await
+    reports(platform, AGGREGATED, expected, text).await
 }
 
-async fn operator_becomes(
-    platform: &Platform,
-    name: &str,
-    (type_, status): (&str, &str),
-    reason: &str,
-    text: &str,
-) -> ClusterOperator {
+/// Like [`becomes`], for any ClusterOperator.
+async fn reports(platform: &Platform, name: &str, expected: &str, text: &str) -> ClusterOperator {
+    let (condition, reason) = expected.split_once(' ').unwrap();
+    let (type_, status) = condition.split_once('=').unwrap();
     let mut condition = json!({"type": type_, "status": status, "reason": reason});
     if !text.is_empty() {
         condition["message"] = format!("*{text}*").into();
@@ -118,8 +113,8 @@ async fn gate_opens(platform: &Platform) {
 }
 
 /// Waits until the core ClusterOperator has a condition with the reason `AsExpected`, and returns the ClusterOperator.
-async fn core_becomes(platform: &Platform, condition: (&str, &str), text: &str) -> ClusterOperator {
-    operator_becomes(platform, CORE, condition, "AsExpected", text).await
+async fn core_becomes(platform: &Platform, condition: &str, text: &str) -> ClusterOperator {
+    reports(platform, CORE, &format!("{condition} AsExpected"), text).await
 }
 
 /// Applies OLM's CRD of a kind, from the Go module that contains it, and returns its name.

@@ -28,13 +28,11 @@ async fn stage() -> Stage {
     stage
 }
 
-/// Publishes a bundle, and declares its installation.
 async fn declare(world: &World, name: &str, content: &Content) {
     let source = image(&world.push(name, content).await);
     world.instance(name, "registry", source).await;
 }
 
-/// Waits until an instance is installed or rejected.
 async fn decided(world: &World, name: &str) -> BundleInstance {
     let is_decided = |instance: &BundleInstance| {
         let conditions = &instance.status.as_ref()?.conditions;
@@ -130,8 +128,7 @@ async fn real_bundles_are_rejected_with_all_their_reasons() {
     assert!(!cases.is_empty());
     // The bundles do not block each other, so all are declared at once.
     for (number, &case) in cases.iter().enumerate() {
-        let content = content(&corpus, case);
-        declare(world, &name(case, number), &content).await;
+        declare(world, &name(case, number), &content(&corpus, case)).await;
     }
     for (number, &case) in cases.iter().enumerate() {
         let name = name(case, number);

@@ -30,7 +30,6 @@ struct Definition {
 }
 
 impl Definition {
-    /// Applies a CRD of `Star` with these versions.
     async fn new(scope: &'static str, versions: &[Value]) -> Self {
         let cluster = without_controllers().await;
         let crd = Self {
@@ -63,8 +62,7 @@ impl Definition {
     }
 
     fn star_object(&self, name: &str, spec: &Value) -> Value {
-        let version = format!("{}/v1", self.group);
-        json!({"apiVersion": version, "kind": "Star", "metadata": {"name": name}, "spec": spec})
+        json!({"apiVersion": format!("{}/v1", self.group), "kind": "Star", "metadata": {"name": name}, "spec": spec})
     }
 
     async fn star(&self, namespace: Option<&str>, name: &str, spec: &Value) {
@@ -87,8 +85,11 @@ impl Definition {
         crd_upgrade_safety: CheckMode,
         account: Option<&ServiceAccountRef>,
     ) -> Findings {
-        let objects = [incoming.clone()];
-        let mut case = Case::new(self.cluster.cluster(), "default", &objects);
+        let mut case = Case::new(
+            self.cluster.cluster(),
+            "default",
+            std::slice::from_ref(incoming),
+        );
         case.instance.spec.preflight = Some(tests::with!(Preflight, crd_upgrade_safety));
         if let Some(account) = account {
             case = case.by(account);
@@ -99,13 +100,10 @@ impl Definition {
 }
 
 fn version(name: &str, spec: &Value) -> Value {
-    json!({
-        "name": name, "served": true, "storage": name == "v1",
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
-    })
+    json!({"name": name, "served": true, "storage": name == "v1",
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}})
 }
 
-/// Returns a schema that accepts any star.
 fn wide() -> Value {
     json!({"type": "object", "properties": {"size": {"type": "integer"}, "color": {"type": "string"}}})
 }
@@ -134,13 +132,6 @@ fn one_containing<'a>(problems: &'a [preflight::Finding], text: &str) -> &'a str
     message
 }
 
-/// Rows C1 and C2: a safe update is admitted. The plan adds the owner labels.
-async fn safe_update_is_admitted(crd: &Definition) {
-    let wider = tests::with!(wide() => |spec| spec["properties"]["age"] = json!({"type": "integer", "minimum": 0}));
-    let incoming = crd.crd(&[version("v1", &wider), version("v2", &wider)]);
-    assert_eq!(crd.check(&incoming).await, Findings::default());
-}
-
 /// Row C3: a new required field is denied while a custom resource lacks the field.
 async fn required_field_is_denied(crd: &Definition) {
     let incoming = crd.crd(&[version("v1", &with_required_color())]);
@@ -160,41 +151,12 @@ async fn required_field_is_denied(crd: &Definition) {
     assert_eq!(messages(&findings.problems), [resources, schema]);
 }
 
-/// Row C5: the annotation and the spec turn the check off.
-async fn annotation_and_spec_turn_the_check_off(crd: &Definition) {
-    let mut incoming = crd.crd(&[version("v1", &with_required_color())]);
-    let findings = crd.check_by(&incoming, CheckMode::Off, None).await;
-    assert_eq!(findings, Findings::default());
-    for (value, problems) in [("false", 0), ("true", 2), ("False", 2)] {
-        incoming["metadata"]["annotations"] = json!({labels::SAFE_CRD_UPGRADE: value});
-        let findings = crd.check(&incoming).await;
-        assert_eq!(findings.problems.len(), problems, "{value}: {findings:?}");
-    }
-}
-
-/// Row C6: a stored version cannot be removed. A removed field is reported with the custom resources that use the field.
-async fn removed_versions_and_fields_are_reported(crd: &Definition) {
-    let v2 = tests::with!(version("v2", &wide()) => |version| version["storage"] = json!(true));
-    let findings = crd.check(&crd.crd(&[v2])).await;
-    one_containing(&findings.problems, "cannot remove stored versions [v1]");
-
-    let narrow = json!({"type": "object", "properties": {"size": {"type": "integer"}}});
-    let incoming = crd.crd(&[version("v1", &narrow)]);
-    let findings = crd.check(&incoming).await;
-    let removed = "failed: v1: spec.color: existing field: removed.";
-    one_containing(&findings.problems, removed);
-    let message = one_containing(&findings.problems, "would be lost");
-    assert_has(message, "existing custom object vega failed");
-    assert!(!message.contains("object sun"), "{message}");
-}
-
 /// CRDs that do not exist are not checked, and neither is one that is being deleted.
 async fn missing_crd_is_not_checked(crd: &Definition) {
     let mut narrow = crd.crd(&[version("v1", &with_required_color())]);
     for name in ["moons.example.com", "../../../../api/v1/nodes", "a?b=c", ""] {
         narrow["metadata"]["name"] = json!(name);
-        let findings = crd.check(&narrow).await;
-        assert_eq!(findings, Findings::default(), "{name}");
+        tests::assert_rows!(crd.check(&narrow).await => Findings::default(), "{name}");
     }
     narrow["metadata"]["name"] = json!(crd.name());
     assert_eq!(crd.check(&narrow).await.problems.len(), 2);
@@ -226,48 +188,60 @@ async fn resources_invalid_before_do_not_block(crd: &Definition) {
     assert_eq!(messages(&findings.warnings), [warning]);
 }
 
-/// Validation rules are reported, because only the API server evaluates them.
-async fn new_rules_are_reported_as_not_checked(crd: &Definition) {
-    let spec = tests::with!(wide() => |spec| spec["x-kubernetes-validations"] = json!([{"rule": "self.size < 10"}]));
-    let findings = crd.check(&crd.crd(&[version("v1", &spec)])).await;
-    assert_eq!(findings.problems, []);
-    let message = one_containing(&findings.warnings, "not checked");
-    let rule = "v1: spec: rule \"self.size < 10\"";
-    assert!(message.ends_with(rule), "{message}");
-}
+// parity: c1, c3, complaint-9, rukpak-6, c4, c5, c6, rukpak-35, rukpak-36, rukpak-37
+#[tokio::test]
+async fn c1_to_c6_crd_upgrades_are_checked() {
+    let crd = &Definition::new("Cluster", &[version("v1", &wide())]).await;
+    crd.star(None, "sun", &json!({"size": 5})).await;
+    crd.star(None, "vega", &json!({"color": "blue"})).await;
+    // C1 and C2: a safe update is admitted. The plan adds the owner labels.
+    let wider = tests::with!(wide() => |spec| spec["properties"]["age"] = json!({"type": "integer", "minimum": 0}));
+    tests::assert_rows!(crd.check(&crd.crd(&[version("v1", &wider), version("v2", &wider)])).await => Findings::default());
+    required_field_is_denied(crd).await;
+    // C4: updates by other clients are admitted.
+    let mut incoming = crd.crd(&[version("v1", &with_required_color())]);
+    crd.cluster.apply(&incoming, DryRun::Yes).await.unwrap();
 
-/// A service account that cannot list the custom resources is named with the remedy.
-async fn missing_permission_to_list_is_reported(crd: &Definition) {
+    // A service account that cannot list the custom resources is named with the remedy.
     let account = ServiceAccountRef {
         name: "tenant".into(),
         namespace: "default".into(),
     };
-    let incoming = crd.crd(&[version("v1", &with_required_color())]);
     let mode = CheckMode::Enforce;
     let findings = crd.check_by(&incoming, mode, Some(&account)).await;
     let message = one_containing(&findings.problems, "failed to check the custom resources");
-    let remedy = format!("allow `list` on {}", crd.name());
-    assert!(message.ends_with(&remedy), "{message}");
+    tests::assert_rows!(message.ends_with(&format!("allow `list` on {}", crd.name())) => true, "{message}");
     assert_has(message, "system:serviceaccount:default:tenant");
-}
 
-// parity: c1, c3, complaint-9, rukpak-6, c4, c5, c6, rukpak-35, rukpak-36, rukpak-37
-#[tokio::test]
-async fn c1_to_c6_crd_upgrades_are_checked() {
-    let crd = Definition::new("Cluster", &[version("v1", &wide())]).await;
-    crd.star(None, "sun", &json!({"size": 5})).await;
-    crd.star(None, "vega", &json!({"color": "blue"})).await;
-    safe_update_is_admitted(&crd).await;
-    required_field_is_denied(&crd).await;
-    // C4: updates by other clients are admitted.
-    let incoming = crd.crd(&[version("v1", &with_required_color())]);
-    crd.cluster.apply(&incoming, DryRun::Yes).await.unwrap();
-    annotation_and_spec_turn_the_check_off(&crd).await;
-    removed_versions_and_fields_are_reported(&crd).await;
-    new_rules_are_reported_as_not_checked(&crd).await;
-    missing_permission_to_list_is_reported(&crd).await;
-    resources_invalid_before_do_not_block(&crd).await;
-    missing_crd_is_not_checked(&crd).await;
+    // C5: the annotation and the spec turn the check off.
+    tests::assert_rows!(crd.check_by(&incoming, CheckMode::Off, None).await => Findings::default());
+    for (value, problems) in [("false", 0), ("true", 2), ("False", 2)] {
+        incoming["metadata"]["annotations"] = json!({labels::SAFE_CRD_UPGRADE: value});
+        let findings = crd.check(&incoming).await;
+        assert_eq!(findings.problems.len(), problems, "{value}: {findings:?}");
+    }
+
+    // C6: a stored version cannot be removed. A removed field is reported with the custom resources that use the field.
+    let v2 = tests::with!(version("v2", &wide()) => |version| version["storage"] = json!(true));
+    let findings = crd.check(&crd.crd(&[v2])).await;
+    one_containing(&findings.problems, "cannot remove stored versions [v1]");
+    let narrow = json!({"type": "object", "properties": {"size": {"type": "integer"}}});
+    let findings = crd.check(&crd.crd(&[version("v1", &narrow)])).await;
+    let removed = "failed: v1: spec.color: existing field: removed.";
+    one_containing(&findings.problems, removed);
+    let message = one_containing(&findings.problems, "would be lost");
+    assert_has(message, "existing custom object vega failed");
+    assert!(!message.contains("object sun"), "{message}");
+
+    // Validation rules are reported, because only the API server evaluates them.
+    let spec = tests::with!(wide() => |spec| spec["x-kubernetes-validations"] = json!([{"rule": "self.size < 10"}]));
+    let findings = crd.check(&crd.crd(&[version("v1", &spec)])).await;
+    assert_eq!(findings.problems, []);
+    let message = one_containing(&findings.warnings, "not checked");
+    tests::assert_rows!(message.ends_with("v1: spec: rule \"self.size < 10\"") => true, "{message}");
+
+    resources_invalid_before_do_not_block(crd).await;
+    missing_crd_is_not_checked(crd).await;
 }
 
 // parity: rukpak-38
@@ -298,14 +272,11 @@ async fn unavailable_conversion_webhook_is_reported() {
     let crd = Definition::new("Cluster", &old).await;
     crd.star(None, "sun", &json!({"size": 5})).await;
     let mut webhook = crd.crd(&old);
-    webhook["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
-        "conversionReviewVersions": ["v1"],
-        "clientConfig": {"url": "https://127.0.0.1:9/convert"},
-    }});
+    webhook["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"],
+        "clientConfig": {"url": "https://127.0.0.1:9/convert"}}});
     define(&crd.cluster, &webhook).await;
     let incoming = tests::with!(webhook => |crd| crd["spec"]["versions"][1] = version("v2", &with_required_color()));
     let findings = crd.check(&incoming).await;
     let message = one_containing(&findings.problems, "failed to check the custom resources");
-    let remedy = "make sure that the conversion webhook is running";
-    assert!(message.ends_with(remedy), "{message}");
+    tests::assert_rows!(message.ends_with("make sure that the conversion webhook is running") => true, "{message}");
 }

@@ -26,8 +26,7 @@ async fn kinds_are_found_with_their_scope_and_absent_ones_are_none() {
         let found = kinds.find(gvks.clone()).await.unwrap();
         for (kind, (.., expected)) in gvks.iter().zip(rows) {
             let result = found[kind].as_ref();
-            let result = result.map(|kind| (kind.resource.plural.as_str(), kind.namespaced));
-            assert_eq!(result, expected, "{kind:?}");
+            tests::assert_rows!(result.map(|kind| (kind.resource.plural.as_str(), kind.namespaced)) => expected, "{kind:?}");
         }
     }
 
@@ -41,8 +40,6 @@ async fn kinds_are_found_with_their_scope_and_absent_ones_are_none() {
 
     // A kind of a removed version is found in another version.
     let old = GroupVersionKind::gvk("policy", "v1beta1", "PodDisruptionBudget");
-    let found = kinds.find_any(old).await.unwrap().unwrap();
-    assert_eq!(found.resource.api_version, "policy/v1");
-    let never = GroupVersionKind::gvk("policy", "v1beta1", "Nothing");
-    assert_eq!(kinds.find_any(never).await.unwrap(), None);
+    tests::assert_rows!(kinds.find_any(old).await.unwrap().unwrap().resource.api_version => "policy/v1");
+    tests::assert_rows!(kinds.find_any(GroupVersionKind::gvk("policy", "v1beta1", "Nothing")).await.unwrap() => None);
 }

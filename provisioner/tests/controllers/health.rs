@@ -23,10 +23,8 @@ use crate::support::{crd, delete, list, merge_status, unique, until};
 /// Returns a workload whose pods run on no node, not even on the stand-in that other tests start.
 fn workload(kind: &str, name: &str, more: &Value) -> Value {
     let labels = json!({"app": name});
-    let pod = json!({
-        "schedulingGates": [{"name": "example.com/never"}], "nodeSelector": {"example.com/never": "true"},
-        "containers": [{"name": "main", "image": "example.com/none"}],
-    });
+    let pod = json!({"schedulingGates": [{"name": "example.com/never"}], "nodeSelector": {"example.com/never": "true"},
+        "containers": [{"name": "main", "image": "example.com/none"}]});
     let mut spec = more.clone();
     spec["selector"] = json!({"matchLabels": labels});
     spec["template"] = json!({"metadata": {"labels": labels}, "spec": pod});
@@ -39,34 +37,26 @@ async fn health_follows_the_status_that_controllers_write() {
     let config = Cluster::shared().await.unwrap().config().clone();
     let mut observer = Observer::through("health", config).await;
     let (instance, group) = (unique("till"), format!("{}.example.com", unique("health")));
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "balanced"},
-        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
-    });
-    let claim = json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "claim"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "none", "resources": {"requests": {"storage": "1Gi"}}},
-    });
-    let job = json!({
-        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "later"},
-        "spec": {"suspend": true, "template": {"spec": {
-            "restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/none"}]}}},
-    });
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "balanced"},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}});
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "claim"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "none", "resources": {"requests": {"storage": "1Gi"}}}});
+    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/none"}]});
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "later"},
+        "spec": {"suspend": true, "template": {"spec": pod}}});
+    let absent = json!({"name": "absent", "namespace": observer.namespace.name()});
     let api_service = json!({
         "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": format!("v1.api.{group}")},
-        "spec": {
-            "group": format!("api.{group}"), "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
-            "insecureSkipTLSVerify": true, "service": {"name": "absent", "namespace": observer.namespace.name()},
-        },
+        "spec": {"group": format!("api.{group}"), "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
+            "insecureSkipTLSVerify": true, "service": absent},
     });
-    let stateful = json!({"replicas": 1, "serviceName": "none"});
     let late = json!({"replicas": 1, "progressDeadlineSeconds": 1});
     let mut objects = Vec::new();
     for (object, kind, expected) in tests::rows![
         workload("Deployment", "web", &json!({"replicas": 2})), kind_of::<Deployment>()
             => r#"InProgress("0 of 2 replicas are available")"#;
         workload("Deployment", "late", &late), kind_of::<Deployment>() => "Failed(*ProgressDeadlineExceeded*";
-        workload("StatefulSet", "set", &stateful), kind_of::<StatefulSet>()
+        workload("StatefulSet", "set", &json!({"replicas": 1, "serviceName": "none"})), kind_of::<StatefulSet>()
             => r#"InProgress("0 of 1 replicas are ready")"#;
         // Without nodes that it selects, a DaemonSet needs no pods.
         workload("DaemonSet", "daemon", &json!({})), kind_of::<DaemonSet>() => "Current";
@@ -76,8 +66,7 @@ async fn health_follows_the_status_that_controllers_write() {
         crd(&group, "Till"), kind_of::<CustomResourceDefinition>() => "Current";
         api_service, kind_of::<APIService>() => "InProgress(*ServiceNotFound*";
     ] {
-        let applied = observer.apply(&instance, object).await;
-        objects.push((applied, kind, expected));
+        objects.push((observer.apply(&instance, object).await, kind, expected));
     }
     let kinds = objects.iter();
     let kinds = kinds.map(|(object, kind, _)| (object, Arc::clone(kind)));

@@ -53,7 +53,6 @@ async fn start(prefix: &str) -> (&'static World, String, TempNamespace) {
     (world, name, space)
 }
 
-/// Returns the name of a new instance and a namespace for its objects.
 async fn fresh(world: &World, prefix: &str) -> (String, TempNamespace) {
     let space = world.cluster.temp_namespace(prefix).await.unwrap();
     (unique(prefix), space)
@@ -61,8 +60,7 @@ async fn fresh(world: &World, prefix: &str) -> (String, TempNamespace) {
 
 /// Returns `type status reason` of a condition.
 fn line(instance: &BundleInstance, type_: &str) -> String {
-    let conditions = &instance.status.as_ref().unwrap().conditions;
-    let found = condition(conditions, type_).unwrap();
+    let found = condition(&instance.status.as_ref().unwrap().conditions, type_).unwrap();
     format!("{} {}", found.status, found.reason)
 }
 
@@ -86,10 +84,8 @@ fn has_parts(text: &str, parts: &[&str]) {
     }
 }
 
-/// Selects the objects with the owner labels of an instance.
 fn owned_by(instance: &str) -> ListParams {
-    let selector = format!("{}={instance}", labels::OWNER_NAME);
-    ListParams::default().labels(&selector)
+    ListParams::default().labels(&format!("{}={instance}", labels::OWNER_NAME))
 }
 
 async fn bundles(world: &World, instance: &str) -> Vec<Bundle> {
@@ -117,16 +113,19 @@ fn map(namespace: &str, name: &str, data: &[(&str, &str)]) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": data})
 }
 
+/// Returns the ConfigMap `a` with a version.
+fn a(namespace: &str, version: &str) -> Value {
+    map(namespace, "a", &[("v", version)])
+}
+
 fn cluster_role(name: &str) -> Value {
     json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": []})
 }
 
 /// Returns a custom resource of the CRD that [`support::crd`] creates.
 fn widget(group: &str, namespace: &str, name: &str, size: impl Into<Value>) -> Value {
-    json!({
-        "apiVersion": format!("{group}/v1"), "kind": "Widget",
-        "metadata": {"name": name, "namespace": namespace}, "spec": {"size": size.into()},
-    })
+    json!({"apiVersion": format!("{group}/v1"), "kind": "Widget",
+        "metadata": {"name": name, "namespace": namespace}, "spec": {"size": size.into()}})
 }
 
 /// Returns a CRD that serves `v1` and `v2`, and stores objects in `v2`.
@@ -139,7 +138,6 @@ fn crd_with_v2(group: &str) -> Value {
     crd
 }
 
-/// Lists the versions of such a CRD in the cluster.
 async fn served(world: &World, group: &str) -> Vec<String> {
     let crds: Api<CustomResourceDefinition> = world.api();
     let found = crds.get(&format!("widgets.{group}")).await.unwrap();
@@ -164,7 +162,6 @@ async fn declare(world: &World, name: &str, objects: &[Value]) -> BundleSource {
     declare_with(world, name, objects, |_| {}).await
 }
 
-/// Like [`declare`], with a changed spec.
 async fn declare_with(
     world: &World,
     name: &str,
@@ -184,18 +181,23 @@ async fn install(world: &World, name: &str, objects: &[Value]) -> BundleInstance
     world.wait_instance(name, "Healthy", "True").await
 }
 
+/// Removes the finalizers of an object, as the controller of the finalizers does.
+async fn finalize<K>(api: &Api<K>, name: &str)
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    patch_as_other(api, name, json!({"metadata": {"finalizers": null}})).await;
+}
+
 async fn change(world: &World, name: &str, patch: Value) {
     support::merge::<BundleInstance>(&world.api(), name, &patch).await;
 }
 
 /// Sets the source of an instance, of any type.
 async fn point_at(world: &World, name: &str, source: &BundleSource) {
-    let mut source = serde_json::to_value(source).unwrap();
-    for member in ["image", "git", "configMaps"] {
-        if source.get(member).is_none() {
-            source[member] = Value::Null;
-        }
-    }
+    let (git, config_maps) = (&source.git, &source.config_maps);
+    let source =
+        json!({"type": source.type_, "image": source.image, "git": git, "configMaps": config_maps});
     let patch = json!({"spec": {"template": {"spec": {"source": source}}}});
     change(world, name, patch).await;
 }
@@ -205,12 +207,9 @@ async fn read(world: &World, name: &str) -> BundleInstance {
 }
 
 async fn has_value(world: &World, namespace: &str, name: &str, key: &str, value: &str) {
-    let description = format!("{key}={value}");
-    let has_value = |found: &ConfigMap| (found.data.as_ref()?.get(key)? == value).then_some(());
-    wait_for(maps(world, namespace), name, &description, has_value).await;
+    support::wait_part(maps(world, namespace), name, json!({"data": {key: value}})).await;
 }
 
-/// Patches an object as another field manager.
 async fn patch_as_other<K>(api: &Api<K>, name: &str, patch: Value)
 where
     K: Clone + DeserializeOwned + Debug,
@@ -235,26 +234,21 @@ async fn quickest<T>(
 /// Returns a Deployment whose pods can be set to fail.
 fn deployment(namespace: &str, name: &str, replicas: u32, version: &str, fate: &str) -> Value {
     let containers = json!([{"name": "main", "image": format!("example.com/{name}:{version}")}]);
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
+    let labels = json!({"app": name, "version": version});
+    let metadata = json!({"labels": labels, "annotations": {"cluster-tests/fate": fate}});
+    let template =
+        json!({"metadata": metadata, "spec": {"nodeSelector": null, "containers": containers}});
+    json!({"apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": name, "namespace": namespace, "labels": {"version": version}},
-        "spec": {
-            "replicas": replicas, "progressDeadlineSeconds": 2, "selector": {"matchLabels": {"app": name}}, "strategy": null,
-            "template": {
-                "metadata": {"labels": {"app": name, "version": version}, "annotations": {"cluster-tests/fate": fate}},
-                "spec": {"nodeSelector": null, "containers": containers},
-            },
-        },
-    })
+        "spec": {"replicas": replicas, "progressDeadlineSeconds": 2, "selector": {"matchLabels": {"app": name}},
+            "strategy": null, "template": template}})
 }
 
-/// Sets the source of an instance to another plain bundle.
 async fn upgrade(world: &World, name: &str, tag: &str, objects: &[Value]) {
     let source = publish(world, &format!("{name}:{tag}"), objects).await;
     point_at(world, name, &source).await;
 }
 
-/// Waits until an object carries the label of an instance.
 async fn wait_owned<K: Watched>(api: Api<K>, object: &str, instance: &str) {
     let is_owned = |found: &K| (found.labels().get(labels::OWNER_NAME)? == instance).then_some(());
     wait_for(api, object, "owned", is_owned).await;

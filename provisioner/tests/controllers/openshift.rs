@@ -1,7 +1,7 @@
 //! OpenShift's CRDs: ClusterVersion, ClusterOperator, and the PlatformOperator of 4.12 to 4.16, from the Go module that
 //! publishes them.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, path::Path, process::Command};
 
 use manifests::yaml;
 use serde_json::Value;
@@ -21,7 +21,6 @@ pub(crate) const PLATFORM_OPERATOR: (&str, &str) = (
     "platform/v1alpha1/zz_generated.crd-manifests/platformoperators-TechPreviewNoUpgrade.crd.yaml",
 );
 
-/// Returns a CRD, by its name and its file in the directory of the module.
 pub(crate) fn crd((name, file): (&str, &str)) -> Value {
     let crd = definition_of(MODULE, file);
     assert_eq!(crd["metadata"]["name"], *name);
@@ -30,16 +29,6 @@ pub(crate) fn crd((name, file): (&str, &str)) -> Value {
 
 /// Returns a CRD, by its Go module and its file in that module.
 pub(crate) fn definition_of(module: &str, file: &str) -> Value {
-    let bytes = fs::read(directory_of(module).join(file)).unwrap();
-    yaml::documents(&bytes).next().unwrap().unwrap()
-}
-
-/// Returns the directory of the module with OpenShift's CRDs.
-pub(crate) fn module() -> PathBuf {
-    directory_of(MODULE)
-}
-
-fn directory_of(module: &str) -> PathBuf {
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../tests/cluster/openshift/crds.sh"
@@ -47,5 +36,7 @@ fn directory_of(module: &str) -> PathBuf {
     let output = Command::new(script).arg(module).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
-    String::from_utf8(output.stdout).unwrap().trim_end().into()
+    let directory = String::from_utf8(output.stdout).unwrap();
+    let bytes = fs::read(Path::new(directory.trim_end()).join(file)).unwrap();
+    yaml::documents(&bytes).next().unwrap().unwrap()
 }

@@ -56,8 +56,7 @@ async fn processes_answer_probes_and_end_on_signals() {
     let provisioner = start(cluster, "2s").await;
     let probes = provisioner.url("probes");
     for path in ["healthz", "readyz"] {
-        let found = get(&format!("{probes}/{path}")).await;
-        assert_eq!(found, (StatusCode::OK, "ok\n".to_owned()), "{path}");
+        tests::assert_rows!(get(&format!("{probes}/{path}")).await => (StatusCode::OK, "ok\n".to_owned()), "{path}");
     }
     let (status, _) = get(&format!("{probes}/log-level")).await;
     assert_eq!(status, StatusCode::NOT_FOUND);
@@ -99,8 +98,7 @@ async fn processes_answer_probes_and_end_on_signals() {
     let stopping = "shutting down; send the signal again to exit immediately";
     provisioner.wait_log(stopping).await;
     let found = get(&format!("{}/readyz", provisioner.url("probes"))).await;
-    let stopping = "stopping\n".to_owned();
-    assert_eq!(found, (StatusCode::SERVICE_UNAVAILABLE, stopping));
+    tests::assert_rows!(found => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned()));
     assert!(!provisioner.has_ended());
     provisioner.signal("TERM").await;
     assert_eq!(provisioner.ended().await, 143, "{}", provisioner.log());

@@ -19,6 +19,7 @@ use tests::{Auth, HttpProxy, OWNER, Registry, TestCa};
 use crate::{
     content::support::{account, apply_roles, visit},
     openshift::definition_of,
+    platform::support::insecure_conf,
     support::{
         self, Options, Provisioner, SYSTEM, apply, config_map, create, define, delete, insecure,
         merge_status, namespace_object, notes_about, plain, publish, trusting, unique, until,
@@ -126,16 +127,13 @@ fn image_config(registries: &Value) -> Value {
     })
 }
 
-fn mirror_set(kind: &str, name: &str, source: &str, mirrors: &[String], policy: &str) -> Value {
+fn mirror_set(kind: &str, name: &str, source: &str, mirrors: &[String]) -> Value {
     let (version, field) = match kind {
         "ImageDigestMirrorSet" => (CONFIG, "imageDigestMirrors"),
         "ImageTagMirrorSet" => (CONFIG, "imageTagMirrors"),
         _ => ("operator.openshift.io/v1alpha1", "repositoryDigestMirrors"),
     };
-    let mut set = json!({"source": source, "mirrors": mirrors});
-    if !policy.is_empty() {
-        set["mirrorSourcePolicy"] = policy.into();
-    }
+    let set = json!({"source": source, "mirrors": mirrors});
     json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": {field: [set]}})
 }
 
@@ -157,7 +155,7 @@ async fn mirrors_and_blocked_registries_are_followed() {
 
     let copies = [mirror.image("copies")];
     let place = source.image("org");
-    let tags = mirror_set("ImageTagMirrorSet", "tags", &place, &copies, "");
+    let tags = mirror_set("ImageTagMirrorSet", "tags", &place, &copies);
     lab.apply(&tags).await;
     lab.unpacked(&tagged).await;
     provisioner.wait_log("updated pull configuration").await;
@@ -168,12 +166,11 @@ async fn mirrors_and_blocked_registries_are_followed() {
     let pinned = source.image(&format!("org/other@{digest}"));
     let by_digest = lab.bundle(&pinned).await;
     lab.fails(&by_digest, "does not exist").await;
-    let set = mirror_set("ImageDigestMirrorSet", "digests", &place, &copies, "");
+    let set = mirror_set("ImageDigestMirrorSet", "digests", &place, &copies);
     lab.apply(&set).await;
     let bundle = lab.unpacked(&by_digest).await;
     let resolved = bundle.status.unwrap().resolved_source.unwrap();
-    let reference = resolved.image.unwrap().reference;
-    assert_eq!(reference, pinned, "the name is that of the source");
+    tests::assert_rows!(resolved.image.unwrap().reference => pinned, "the name is that of the source");
 
     // A deleted mirror is no longer used. The older policy kind works as well.
     lab.delete(&set).await;
@@ -182,7 +179,7 @@ async fn mirrors_and_blocked_registries_are_followed() {
     let next = source.image(&format!("org/next@{digest}"));
     let next = lab.bundle(&next).await;
     lab.fails(&next, "does not exist").await;
-    let policy = mirror_set("ImageContentSourcePolicy", "old", &place, &copies, "");
+    let policy = mirror_set("ImageContentSourcePolicy", "old", &place, &copies);
     lab.apply(&policy).await;
     lab.unpacked(&next).await;
     lab.delete(&policy).await;
@@ -193,18 +190,18 @@ async fn mirrors_and_blocked_registries_are_followed() {
     let (source, mirror) = (Registry::plain(), Registry::plain());
     publish(&source.image("org/app:v1"), &content("one"), &insecure()).await;
     let hosts = [source.host(), mirror.host()];
-    let insecure_only = json!({"insecureRegistries": hosts});
-    lab.apply(&image_config(&insecure_only)).await;
-    let copies = [mirror.image("copies")];
-    let place = source.image("org");
-    let mirrors = |policy: &str| mirror_set("ImageTagMirrorSet", "never", &place, &copies, policy);
-    lab.apply(&mirrors("NeverContactSource")).await;
+    lab.apply(&image_config(&json!({"insecureRegistries": hosts})))
+        .await;
+    let (copies, place) = ([mirror.image("copies")], source.image("org"));
+    let mut set = mirror_set("ImageTagMirrorSet", "never", &place, &copies);
+    set["spec"]["imageTagMirrors"][0]["mirrorSourcePolicy"] = "NeverContactSource".into();
+    lab.apply(&set).await;
     // All of this is observed before the first image is pulled.
     let early = lab.bundle(&source.image("org/app:v1")).await;
     let provisioner = lab.provisioner(&[]).await;
     lab.fails(&early, "does not exist").await;
-    publish(&mirror.image("copies/app:v1"), &content("two"), &insecure()).await;
-    lab.apply(&mirrors("AllowContactingSource")).await;
+    set["spec"]["imageTagMirrors"][0]["mirrorSourcePolicy"] = "AllowContactingSource".into();
+    lab.apply(&set).await;
     lab.unpacked(&early).await;
 
     let blocked = json!({"insecureRegistries": hosts, "blockedRegistries": [source.host()]});
@@ -215,8 +212,8 @@ async fn mirrors_and_blocked_registries_are_followed() {
     let allowed = json!({"insecureRegistries": hosts, "allowedRegistries": [mirror.host()]});
     lab.apply(&image_config(&allowed)).await;
     lab.fails(&late, "allows only other registries").await;
-    let both =
-        json!({"insecureRegistries": hosts, "allowedRegistries": [source.image("org/app:v1")]});
+    let listed = [source.image("org/app:v1")];
+    let both = json!({"insecureRegistries": hosts, "allowedRegistries": listed});
     lab.apply(&image_config(&both)).await;
     lab.unpacked(&late).await;
 
@@ -224,9 +221,7 @@ async fn mirrors_and_blocked_registries_are_followed() {
     drop(provisioner);
     lab.apply(&image_config(&blocked)).await;
     let conf = tempfile::NamedTempFile::new().unwrap();
-    let host = source.host();
-    let text = format!("[[registry]]\nlocation = \"{host}\"\ninsecure = true\n");
-    std::fs::write(conf.path(), text).unwrap();
+    std::fs::write(conf.path(), insecure_conf(source.host())).unwrap();
     let conf = format!("--registries-conf={}", conf.path().display());
     let provisioner = lab.provisioner(&["--follow-openshift=false", &conf]).await;
     let last = lab.bundle(&source.image("org/app:v1")).await;
@@ -253,7 +248,7 @@ async fn processes_without_controllers_follow_the_cluster(lab: &Lab) {
     lab.apply(&image_config(&json!({"insecureRegistries": hosts})))
         .await;
     let (place, copies) = (source.image("org"), [mirror.image("copies")]);
-    let set = mirror_set("ImageDigestMirrorSet", "served", &place, &copies, "");
+    let set = mirror_set("ImageDigestMirrorSet", "served", &place, &copies);
     lab.apply(&set).await;
     // The Bundle itself accepts the source without TLS.
     let pinned = support::image(&source.image(&format!("org/app@{digest}")));
@@ -270,6 +265,5 @@ async fn processes_without_controllers_follow_the_cluster(lab: &Lab) {
     publish(&source.image("org/app:v1"), &content("served"), &insecure()).await;
     let blocked = json!({"insecureRegistries": hosts, "blockedRegistries": hosts});
     lab.apply(&image_config(&blocked)).await;
-    let status = served(lab, &name, &token).await;
-    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    tests::assert_rows!(served(lab, &name, &token).await => StatusCode::SERVICE_UNAVAILABLE);
 }

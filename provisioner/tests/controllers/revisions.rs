@@ -1,7 +1,5 @@
 //! The guarantees of the apply engine while a revision is repaired, replaced or rolled back.
-//!
-//! Each test begins with the rule that the test shows. The tests read the Kubernetes API alone: objects, status fields and
-//! conditions.
+//! The tests read the Kubernetes API alone: objects, status fields and conditions.
 
 mod conditions;
 mod platform;
@@ -10,7 +8,6 @@ mod recreate;
 mod repair;
 mod rollback;
 mod steps;
-mod upgrade;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,12 +24,11 @@ use k8s_openapi::{
 };
 use kube::{
     Api, ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, PostParams},
     core::{DynamicObject, NamespaceResourceScope},
     runtime::watcher,
 };
 use manifests::api::{
-    MANAGER,
     bundle_instance::{BundleInstance, RevisionState, Rollback},
     labels,
 };
@@ -53,7 +49,6 @@ use crate::support::{
 
 /// The limit of a repair. A repair that waits for a back-off after a denied write takes longer.
 const REPAIR_TIMEOUT: Duration = Duration::from_secs(10);
-/// The limit of a rollout of a few objects.
 const ROLLOUT_TIMEOUT: Duration = Duration::from_secs(20);
 /// The limit of the rollout, or the removal, of many objects.
 const LARGE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -75,16 +70,12 @@ impl<'w> Fixture<'w> {
         Self { world, name }
     }
 
-    fn namespace(&self) -> &str {
-        &self.name
-    }
-
     fn group(&self) -> String {
         format!("{}.example.com", self.name)
     }
 
     fn map(&self, name: &str, text: &str) -> Value {
-        config_map(self.namespace(), name, text)
+        config_map(&self.name, name, text)
     }
 
     fn widget(&self, name: &str, size: u8) -> Value {
@@ -100,11 +91,11 @@ impl<'w> Fixture<'w> {
     where
         K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        Api::namespaced(self.world.client(), self.namespace())
+        Api::namespaced(self.world.client(), &self.name)
     }
 
     fn object(&self, api_version: &str, kind: &str, name: &str, more: &Value) -> Value {
-        let metadata = json!({"name": name, "namespace": self.namespace()});
+        let metadata = json!({"name": name, "namespace": self.name});
         let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
         let fields = more.as_object().unwrap().clone();
         object.as_object_mut().unwrap().extend(fields);
@@ -116,14 +107,16 @@ impl<'w> Fixture<'w> {
     }
 
     fn widgets(&self) -> Api<DynamicObject> {
-        let group = self.group();
-        custom_resources(self.world, self.namespace(), [&group, "v1", "Widget"])
+        custom_resources(self.world, &self.name, [&self.group(), "v1", "Widget"])
+    }
+
+    fn crd_name(&self) -> String {
+        format!("widgets.{}", self.group())
     }
 
     async fn crd(&self) -> CustomResourceDefinition {
         let crds: Api<CustomResourceDefinition> = self.world.api();
-        let name = format!("widgets.{}", self.group());
-        crds.get(&name).await.unwrap()
+        crds.get(&self.crd_name()).await.unwrap()
     }
 
     /// Returns a Deployment without pods.
@@ -136,7 +129,7 @@ impl<'w> Fixture<'w> {
         tests::with!(web => |web| web["metadata"]["labels"] = json!({"version": "1"}))
     }
 
-    /// Publishes a plain bundle, and returns the BundleInstance that installs the bundle.
+    /// Publishes a plain bundle, and returns its BundleInstance.
     async fn declare(&self, objects: &[Value]) -> BundleInstance {
         let tag = format!("{}:v1", self.name);
         let pushed = self.world.push(&tag, &plain(objects)).await;
@@ -159,7 +152,6 @@ impl<'w> Fixture<'w> {
         image.reference = image.reference.replace(registry, &line.host());
     }
 
-    /// Installs a plain bundle, and waits until the installation is healthy.
     async fn install(&self, objects: &[Value]) -> BundleInstance {
         self.create(self.declare(objects).await).await
     }
@@ -174,12 +166,11 @@ impl<'w> Fixture<'w> {
         self.world.wait_instance(&self.name, type_, status).await
     }
 
-    /// Changes the template to a plain bundle.
     async fn upgrade(&self, tag: &str, objects: &[Value]) {
         let tag = format!("{}:{tag}", self.name);
         let source = image(&self.world.push(&tag, &plain(objects)).await);
-        let template = json!({"template": {"spec": {"source": source}}});
-        self.change(template).await;
+        self.change(json!({"template": {"spec": {"source": source}}}))
+            .await;
     }
 
     fn instances(&self) -> Api<BundleInstance> {
@@ -198,7 +189,6 @@ impl<'w> Fixture<'w> {
         self.read().await.status.unwrap_or_default().conditions
     }
 
-    /// The reason and message of a condition.
     async fn condition(&self, type_: &str) -> (String, String) {
         condition(&self.conditions().await, type_)
             .map(|condition| (condition.reason.clone(), condition.message.clone()))
@@ -207,9 +197,8 @@ impl<'w> Fixture<'w> {
 
     /// Waits until the message of a condition of any type has this part.
     async fn reports(&self, part: &str) {
-        let conditions = async || self.conditions().await;
         let has_part = |all: &Vec<Condition>| all.iter().any(|one| one.message.contains(part));
-        becomes(part, conditions, has_part).await;
+        becomes(part, async || self.conditions().await, has_part).await;
     }
 
     /// Waits until a condition, as `Type Reason`, exists.
@@ -219,7 +208,6 @@ impl<'w> Fixture<'w> {
         becomes(expected, found, |found| found.0 == reason).await;
     }
 
-    /// Waits until the revision of this number is the newest one, and active.
     async fn is_active(&self, number: i64) {
         let newest = async || {
             let revisions = self.read().await.status.unwrap_or_default().revisions;
@@ -248,7 +236,6 @@ impl<'w> Fixture<'w> {
         .await;
     }
 
-    /// Changes the text of a ConfigMap as another client.
     async fn alter(&self, name: &str) {
         let altered = json!({"data": {"text": "altered"}});
         patch_as(&self.maps(), name, "another-client", &altered).await;
@@ -260,11 +247,8 @@ impl<'w> Fixture<'w> {
     }
 
     async fn is_terminating(&self, name: &str) {
-        let terminating = async || {
-            let found = self.maps().get_opt(name).await.unwrap();
-            found.is_some_and(|found| found.metadata.deletion_timestamp.is_some())
-        };
-        becomes("terminating", terminating, |is_so| *is_so).await;
+        let part = json!({"metadata": {"deletionTimestamp": "*"}});
+        support::wait_part(self.maps(), name, part).await;
     }
 
     /// Reports the status of a Widget, as an operator does.
@@ -272,7 +256,6 @@ impl<'w> Fixture<'w> {
         merge_status(&self.widgets(), name, &json!({"status": status})).await;
     }
 
-    /// Reports that the operator has observed a generation of a Widget.
     async fn observe_generation(&self, name: &str, generation: i64) {
         let status = json!({"observedGeneration": generation});
         self.observe(name, status).await;
@@ -341,7 +324,6 @@ async fn observe(time: Duration, mut look: impl AsyncFnMut()) {
     }
 }
 
-/// Reads a value until it matches a predicate, within the limit of a rollout, and returns the value.
 async fn becomes<T: Debug>(
     description: &str,
     read: impl AsyncFnMut() -> T,

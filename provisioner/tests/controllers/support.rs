@@ -130,7 +130,6 @@ impl World {
         self.cluster.client().unwrap()
     }
 
-    /// Returns the API of a cluster-scoped kind.
     pub(crate) fn api<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
         Api::all(self.client())
     }
@@ -146,7 +145,6 @@ impl World {
         push(&self.registry, name, content).await
     }
 
-    /// Applies any object as cluster admin.
     pub(crate) async fn apply(&self, object: &Value) {
         apply(self.cluster, object).await;
     }

@@ -39,9 +39,8 @@ impl Tools {
             .await
             .map_err(Error::io(format!("run {}", script.display())))?;
         if !output.status.success() {
-            let (script, status) = (script.display(), output.status);
-            let problem =
-                format!("failed to build the control plane: {script} ended with {status}");
+            let problem = format!("{} ended with {}", script.display(), output.status);
+            let problem = format!("failed to build the control plane: {problem}");
             return Err(Error::Program(problem));
         }
         let dir = String::from_utf8_lossy(&output.stdout).trim_end().into();

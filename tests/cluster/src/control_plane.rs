@@ -21,11 +21,9 @@ const READY_TIMEOUT: Duration = Duration::from_secs(180);
 const POLL: Duration = Duration::from_millis(20);
 pub(crate) const KUBECONFIG: &str = "kubeconfig";
 
-/// A control plane that answers.
 #[derive(Debug)]
 pub(crate) struct ControlPlane {
     pub(crate) run: Run,
-    /// The address that etcd listens on.
     pub(crate) etcd: SocketAddr,
     pub(crate) config: Config,
     pub(crate) kubeconfig: PathBuf,

@@ -54,7 +54,6 @@ fn certify(dir: &Path, name: &str, params: &CertificateParams, ca: &Issuer) -> R
     save(dir, &format!("{name}.key"), &key.serialize_pem())
 }
 
-/// Writes a file into a directory.
 pub(crate) fn save(dir: &Path, name: &str, text: &str) -> Result<()> {
     let path = dir.join(name);
     fs::write(&path, text).map_err(Error::io(format!("write {}", path.display())))

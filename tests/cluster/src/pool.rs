@@ -123,15 +123,14 @@ impl Pool {
             let Some(mut free) = self.free.lock().pop() else {
                 break;
             };
-            match restore(&mut free).await {
-                Ok(true) => plane = Some(free),
-                Ok(false) => discard(free.cluster).await,
-                Err(error) => {
-                    eprintln!(
-                        "cluster: failed to restore a control plane; starting another: {error}"
-                    );
-                    discard(free.cluster).await;
-                }
+            let is_restored = restore(&mut free).await.unwrap_or_else(|error| {
+                eprintln!("cluster: failed to restore a control plane; starting another: {error}");
+                false
+            });
+            if is_restored {
+                plane = Some(free);
+            } else {
+                discard(free.cluster).await;
             }
         }
         let plane = match plane {
@@ -269,9 +268,8 @@ async fn restore(plane: &mut Plane) -> Result<bool> {
         sleep(RESTORE_INTERVAL).await;
         entries = scan(&etcd, true).await?;
     }
-    let [events, end_of_events] =
-        ["/registry/events/", "/registry/events0"].map(|key| ByteString(key.into()));
-    let body = json!({"key": events, "range_end": end_of_events});
+    let range = ["/registry/events/", "/registry/events0"].map(|key| ByteString(key.into()));
+    let body = json!({"key": range[0], "range_end": range[1]});
     post::<WriteResponse>(&etcd, "deleterange", &body).await?;
     let client = cluster.client()?;
     for name in &removed {

@@ -25,7 +25,6 @@ fn map(namespace: &str, name: &str) -> Value {
 /// The programs of a control plane, and its reaper.
 const PROGRAMS: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "sh"];
 
-/// The CRD of shelves, with a scope.
 fn shelves(scope: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -44,9 +43,8 @@ async fn pooled_control_plane_is_reset_for_each_test() -> Result<()> {
     static POOL: Pool = Pool::new(Options::new(Controllers::On, None), 1);
     let mut prepared = map("default", "prepared");
     prepared["data"] = json!({"by": "the pool"});
-    let namespace =
-        |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    let space = namespace("prepared");
+    let [space, mine] = ["prepared", "mine"]
+        .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
     let (mut dirs, mut account_uids) = (Vec::new(), Vec::new());
     for scope in ["Namespaced", "Cluster", "Namespaced"] {
         let prepare = async |cluster: &Cluster| {
@@ -74,7 +72,7 @@ async fn pooled_control_plane_is_reset_for_each_test() -> Result<()> {
 
         cluster.apply(&shelves(scope), DryRun::No).await?;
         cluster.wait_established("shelves.pool.example.com").await?;
-        cluster.apply(&namespace("mine"), DryRun::No).await?;
+        cluster.apply(&mine, DryRun::No).await?;
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mine"}});
         cluster.apply(&node, DryRun::No).await?;
         let shelf = json!({

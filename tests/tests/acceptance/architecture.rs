@@ -112,11 +112,10 @@ fn pure_crates_link_no_io() {
 #[test]
 fn engine_names_no_rukpak_resource_type() {
     let api = root().join("manifests/src/api");
-    let modules: BTreeSet<String> = sources(&api)
-        .into_iter()
-        .filter(|path| fs::read_to_string(path).unwrap().contains("#[kube("))
-        .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
-        .collect();
+    let mut paths = sources(&api);
+    paths.retain(|path| fs::read_to_string(path).unwrap().contains("#[kube("));
+    let name = |path: &PathBuf| path.file_stem().unwrap().to_string_lossy().into_owned();
+    let modules: BTreeSet<String> = paths.iter().map(name).collect();
     assert!(modules.contains("bundle_instance") && modules.contains("bundle"));
     let engine = root().join("apply/src");
     let names = |text: &str, module: &str| {

@@ -22,7 +22,6 @@ const PAGES: [&str; 5] = [
 ];
 const HEADER: &str = "| id | asked for, or done there | here | shown by |";
 
-/// One row of a comparison table.
 #[derive(Debug, Clone, Copy)]
 struct Row<'a> {
     id: &'a str,
@@ -85,10 +84,9 @@ impl Marks {
 }
 
 fn is_like_a_mark(line: &str) -> bool {
-    let comment = line
-        .strip_prefix("//")
-        .map(|text| text.trim_start_matches(['/', '!', ' ']));
-    comment.is_some_and(|text| text.to_ascii_lowercase().starts_with("parity:"))
+    let comment = line.strip_prefix("//").unwrap_or_default();
+    let text = comment.trim_start_matches(['/', '!', ' ']);
+    text.to_ascii_lowercase().starts_with("parity:")
 }
 
 fn function(line: &str) -> Option<&str> {

@@ -117,9 +117,8 @@ fn index(objects: &[Value], authored: &BTreeSet<Key>) -> BTreeMap<Key, Value> {
         if let Some(Value::Array(rules)) = object.get_mut("rules") {
             rules.sort_by_cached_key(Value::to_string);
         }
-        let Some(key) =
-            rbac(object).filter(|key| key.1.ends_with("Role") && !authored.contains(key))
-        else {
+        let role = rbac(object).filter(|key| key.1.ends_with("Role"));
+        let Some(key) = role.filter(|key| !authored.contains(key)) else {
             continue;
         };
         let name = format!("rules {}", object.get("rules").unwrap_or(&Value::Null));

@@ -13,7 +13,6 @@ use super::documents::output;
 pub(crate) struct Operator<'a> {
     pub(crate) name: &'a str,
     pub(crate) version: &'a str,
-    /// The operator's image.
     pub(crate) image: &'a str,
     /// Flags that make the operator fail.
     pub(crate) flags: &'a [&'a str],
@@ -38,7 +37,6 @@ impl<'a> Operator<'a> {
         format!("{}/bundles/{}:v{}", node::REGISTRY, self.name, self.version)
     }
 
-    /// Pushes the bundle with `rukpak push`, and returns its image.
     pub(crate) fn push(&self) -> String {
         let reference = self.reference();
         push(self.dir().path(), &reference, &[]);

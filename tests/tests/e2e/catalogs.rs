@@ -71,7 +71,6 @@ impl World {
         wait::equal(expected, async || listed(&services, service).await).await;
     }
 
-    /// Waits until the status of a CatalogSource is as expected.
     pub(crate) async fn wait_source_status(
         &self,
         namespace: &str,
@@ -113,9 +112,8 @@ async fn new_catalog_source_forms_work_end_to_end() {
     world.lists(SYSTEM, "chest", &["chest.v1.0.0"]).await;
 
     // The provisioner's pod resolves the Service of the other catalog by name, and uses the default port.
-    let spec = json!({
-        "catalogServiceSource": {"address": "chest.rukpak-system.svc"}, "priority": -10,
-    });
+    let service = json!({"address": "chest.rukpak-system.svc"});
+    let spec = json!({"catalogServiceSource": service, "priority": -10});
     world.apply(source(MARKETPLACE, "lid", &spec)).await;
     world.served_at(MARKETPLACE, "lid", address).await;
     world.remove_source(MARKETPLACE, "lid").await;

@@ -103,38 +103,32 @@ pub(crate) fn platform_operator(package: &str) -> Value {
 }
 
 pub(crate) fn source(name: &str, more: &Value) -> Value {
-    let mut spec = json!({"sourceType": "grpc"});
-    spec.as_object_mut()
-        .unwrap()
-        .extend(more.as_object().unwrap().clone());
+    let mut spec = more.clone();
+    spec["sourceType"] = "grpc".into();
     catalogs::source(MARKETPLACE, name, &spec)
 }
 
 /// Sets the cluster's desired version and its update history, the newest update first.
 pub(crate) async fn set_version(cluster: &Cluster, desired: &str, history: &[(&str, &str)]) {
-    let history: Vec<Value> = history
-        .iter()
-        .map(|(state, version)| {
-            let end = (*state == "Completed").then_some("2026-01-01T01:00:00Z");
-            json!({
-                "state": state, "version": version, "image": "", "verified": true,
-                "startedTime": "2026-01-01T00:00:00Z", "completionTime": end,
-            })
+    let history = history.iter().map(|(state, version)| {
+        let end = (*state == "Completed").then_some("2026-01-01T01:00:00Z");
+        json!({
+            "state": state, "version": version, "image": "", "verified": true,
+            "startedTime": "2026-01-01T00:00:00Z", "completionTime": end,
         })
-        .collect();
-    let body = json!({
+    });
+    let history: Value = history.collect();
+    let patch = Patch::Apply(json!({
         "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
         "status": {
             "desired": {"version": desired, "image": ""}, "history": history, "observedGeneration": 1,
             "versionHash": "", "availableUpdates": null,
         },
-    });
-    let versions: Api<ClusterVersion> = Api::all(cluster.client().unwrap());
+    }));
+    let api: Api<ClusterVersion> = Api::all(cluster.client().unwrap());
     let params = PatchParams::apply("cluster-version-operator").force();
-    versions
-        .patch_status(CLUSTER_VERSION, &params, &Patch::Apply(body))
-        .await
-        .unwrap();
+    let patched = api.patch_status(CLUSTER_VERSION, &params, &patch).await;
+    patched.unwrap();
 }
 
 /// Publishes a bundle that declares its max OpenShift version.
@@ -192,10 +186,9 @@ pub(crate) fn write_catalog(versions: &[(&str, &str)], mut documents: String) ->
             }
             entries.push(entry);
         }
-        let defaults =
-            json!({"schema": "olm.package", "name": package, "defaultChannel": "stable"});
+        let head = json!({"schema": "olm.package", "name": package, "defaultChannel": "stable"});
         let channel = json!({"schema": "olm.channel", "package": package, "name": "stable", "entries": entries});
-        documents.extend([format!("\n{defaults}\n{channel}")]);
+        documents.extend([format!("\n{head}\n{channel}")]);
     }
     let dir = tempfile::tempdir().unwrap();
     tests::write(dir.path(), "configs/catalog.json", documents);

@@ -19,9 +19,8 @@ fn start(script: &str) -> (Child, PathBuf) {
         .args(["--machine", "--", "sh", "-c", script])
         .env_remove(sandbox::MACHINE_DIR)
         .stdout(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let child = command.spawn();
+    let mut child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let mut line = String::new();
     let mut output = BufReader::new(child.stdout.take().unwrap());
     output.read_line(&mut line).unwrap();
@@ -82,8 +81,7 @@ fn machine_leaves_nothing_when_it_is_killed() {
 
 #[test]
 fn machine_cannot_change_kernel_settings() {
-    let script =
-        "echo $CLUSTER_MACHINE; cat /proc/sys/kernel/panic; echo 3 >/proc/sys/kernel/threads-max";
-    let (mut child, _) = start(script);
+    let change = "cat /proc/sys/kernel/panic; echo 3 >/proc/sys/kernel/threads-max";
+    let (mut child, _) = start(&format!("echo $CLUSTER_MACHINE; {change}"));
     assert!(!child.wait().unwrap().success());
 }

@@ -81,10 +81,8 @@ async fn b06_missing_image_is_reported_with_kubelet_message() {
     let image = operator.reference();
     world.bundle("by-node-missing", pulled(&image)).await;
     let text = format!("Back-off pulling image \"{image}\"");
-    let bundle = world
-        .reports("by-node-missing", "False UnpackPending", &text)
-        .await;
-    let status = bundle.status.unwrap();
+    let bundle = world.reports("by-node-missing", "False UnpackPending", &text);
+    let status = bundle.await.status.unwrap();
     assert_eq!(status.phase, Some(Phase::Pending));
     assert!(message(&status.conditions, "Unpacked").starts_with(&text));
     // The kubelet's next attempt pulls the image once it exists.
@@ -107,9 +105,8 @@ async fn node_pulls_private_image_with_pull_secret() {
     bundle::push(dir.path(), &image, &["--authfile", login.to_str().unwrap()]);
     // Without the Secret neither the provisioner nor the node may pull the image.
     world.bundle("by-node-stranger", pulled(&image)).await;
-    world
-        .reports("by-node-stranger", "False UnpackPending", &image)
-        .await;
+    let pending = world.reports("by-node-stranger", "False UnpackPending", &image);
+    pending.await;
     delete(world, "by-node-stranger").await;
 
     let secret = json!({

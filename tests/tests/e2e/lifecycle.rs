@@ -79,8 +79,7 @@ async fn upgrade_replaces_pods_and_unready_upgrade_is_rolled_back() {
     let runs_next = |deployment: &Deployment| image_of(deployment) == next && available(deployment);
     wait::until(deployments(), operator, "Available as 1.1.0", runs_next).await;
 
-    let installed =
-        |one: &BundleInstance| one.status.as_ref().unwrap().installed_bundle_name.clone();
+    let installed = |one: &BundleInstance| one.status.clone().unwrap().installed_bundle_name;
     for bad in bad {
         world.upgrade(name, &bad).await;
         let back = world.condition(name, "Installed", "True RolledBack").await;

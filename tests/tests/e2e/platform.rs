@@ -89,10 +89,9 @@ async fn platform_operators_are_installed_and_follow_the_cluster() {
     // The max OpenShift version of one operator in the other catalog is the cluster's.
     let closed = "IncompatibleOperatorsInstalled";
     let reported = world.wait_condition("Upgradeable", "False", closed).await;
-    assert_eq!(
-        reported.lines().next().unwrap(),
-        "The following operators will not run on the next OpenShift Version: reef-system/reef"
-    );
+    let named =
+        "The following operators will not run on the next OpenShift Version: reef-system/reef";
+    assert_eq!(reported.lines().next(), Some(named));
 
     // The catalog raises the max OpenShift version of the same bundle.
     let raised = day_0::Listed {

@@ -30,7 +30,6 @@ pub(crate) async fn until<K: Watched>(
     until_within(TIMEOUT, api, name, expectation, is_expected).await
 }
 
-/// Waits like [`until`], with another timeout.
 pub(crate) async fn until_within<K: Watched>(
     limit: Duration,
     api: Api<K>,
@@ -135,19 +134,17 @@ pub(crate) fn container(pod: &Pod) -> &ContainerStatus {
 /// Reports whether a pod is Ready and not terminating.
 pub(crate) fn ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| &status.conditions);
-    let is_ready = conditions
-        .flatten()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let mut conditions = conditions.flatten();
+    let is_ready =
+        conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
     is_ready && pod.metadata.deletion_timestamp.is_none()
 }
 
 /// `status reason` of a condition.
 pub(crate) fn line(conditions: &[Condition], kind: &str) -> String {
     let found = conditions.iter().find(|condition| condition.type_ == kind);
-    found.map_or_else(
-        || "absent".to_owned(),
-        |condition| format!("{} {}", condition.status, condition.reason),
-    )
+    let text = found.map(|condition| format!("{} {}", condition.status, condition.reason));
+    text.unwrap_or_else(|| "absent".to_owned())
 }
 
 pub(crate) fn message<'a>(conditions: &'a [Condition], kind: &str) -> &'a str {

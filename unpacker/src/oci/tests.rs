@@ -162,7 +162,8 @@ fn index_yields_one_image_per_platform_and_no_attestation() {
 #[test]
 fn labels_select_the_directories_that_are_read() {
     let usual = ["manifests", "metadata", "tests"];
-    for (config, expected) in ::tests::rows![
+    let only = |paths: &[&str]| Selection::Only(paths.iter().map(ToString::to_string).collect());
+    assert_each!(|config, paths| select(&labels(config.to_string().as_bytes()).unwrap()) => Ok(only(paths));
         json!({}) => &usual[..];
         json!({"config": null}) => &usual;
         // The database has the same catalog as the configs, in an older format.
@@ -174,11 +175,7 @@ fn labels_select_the_directories_that_are_read() {
         json!({"config": {"Labels": {CONFIGS: "/configs", BUNDLE: "manifests/"}}}) => &["configs"];
         json!({"config": {"Labels": {DATABASE: "/database/index.db"}}}) => &["database/index.db"];
         json!({"config": {"Labels": {BUNDLE: ""}}}) => &usual;
-    ] {
-        let labels = labels(config.to_string().as_bytes()).unwrap();
-        let expected = expected.iter().map(|&path| path.to_owned()).collect();
-        assert_eq!(select(&labels), Ok(Selection::Only(expected)), "{config}");
-    }
+    );
     for root in ["/", "./", "."] {
         assert_rows!(select(&[(BUNDLE.to_owned(), root.to_owned())].into()) => Ok(Selection::All));
     }

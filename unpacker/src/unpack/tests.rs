@@ -77,7 +77,6 @@ fn request(text: &str, password: Option<&str>, limits: Limits) -> Arc<FetchReque
     })
 }
 
-/// Returns a bundle with a file and an optional link.
 fn fetched(request: &FetchRequest, bytes: &[u8], link: Option<&str>) -> Result<Fetched> {
     let mut files = Builder::new(request.options.limits);
     files.add("manifests/csv.yaml", 0o644, &mut &*bytes)?;

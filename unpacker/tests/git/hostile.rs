@@ -2,7 +2,6 @@
 
 use crate::*;
 
-/// Encodes an entry of a tree object.
 fn entry(mode: &str, name: &[u8], hash: &str) -> Vec<u8> {
     let digits = (0..20).map(|at| &hash[2 * at..2 * at + 2]);
     let hash = digits.map(|digits| u8::from_str_radix(digits, 16).unwrap());

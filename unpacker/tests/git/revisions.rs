@@ -105,13 +105,9 @@ async fn revisions_are_resolved_by_http() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn revisions_are_resolved_by_ssh() {
-    for (kind, setting) in [
-        ("ed25519", "AcceptEnv GIT_PROTOCOL"),
-        ("rsa", "AcceptEnv GIT_PROTOCOL"),
-        ("ecdsa", "AcceptEnv GIT_PROTOCOL"),
-        ("ed25519", "AcceptEnv LANG"),
-        ("rsa", "PubkeyAcceptedAlgorithms rsa-sha2-256"),
-    ] {
+    let servers = "ed25519 AcceptEnv GIT_PROTOCOL, rsa AcceptEnv GIT_PROTOCOL, ecdsa AcceptEnv GIT_PROTOCOL, \
+                   ed25519 AcceptEnv LANG, rsa PubkeyAcceptedAlgorithms rsa-sha2-256";
+    for (kind, setting) in pairs(servers) {
         println!("{kind}, {setting}");
         let server = Sshd::with(kind, setting);
         let commits = repositories(|name| server.repository(name));

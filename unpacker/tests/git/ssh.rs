@@ -2,7 +2,6 @@
 
 use crate::*;
 
-/// Runs ssh-keygen on a file, and returns the result.
 fn keygen(text: &str, args: &[&str]) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");

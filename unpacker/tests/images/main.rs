@@ -29,7 +29,6 @@ fn read(local: &Local, select: Selection) -> Fetched {
     local::image(local, None, &options).unwrap_or_else(|error| panic!("{local}: {error:?}"))
 }
 
-/// Returns the digest of the content, and its paths.
 fn listed(tree: &Tree) -> (Digest, Vec<String>) {
     let paths = tree.files().map(|(path, _)| path.to_owned());
     (tree.write_tar(std::io::sink()).unwrap(), paths.collect())

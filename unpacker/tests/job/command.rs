@@ -39,7 +39,6 @@ impl Run {
         }
     }
 
-    /// Returns a run that sends a directory to a URL.
     pub(crate) fn from_to(directory: &Path, to: &str) -> Self {
         let run = Self::new().args(["--bundle-dir"]).args([directory]);
         run.args(["--to", to])
@@ -92,7 +91,6 @@ impl Ran {
     }
 }
 
-/// Returns the exit code, the output and the log of a command.
 pub(crate) fn printed(output: Output) -> (Option<i32>, Vec<u8>, String) {
     let log = String::from_utf8(output.stderr).unwrap();
     (output.status.code(), output.stdout, log)

@@ -164,10 +164,9 @@ async fn memory_is_bounded_and_changed_files_break_the_archive() {
     stdout.read_to_end(&mut archive).await.unwrap();
     let (code, _, stderr) = printed(child.wait_with_output().await.unwrap());
     assert_eq!(code, Some(1), "{stderr}");
-    assert_has(
-        &stderr,
-        "failed to read \"tests/noise5\"; check that it still exists and is readable: the file size changed while the file was read",
-    );
+    let expected = "failed to read \"tests/noise5\"; check that it still exists and is readable: the file size changed while \
+                    the file was read";
+    assert_has(&stderr, expected);
     let options = with!(Options::default() => limits.total: 1 << 30);
     let error = unpacker::stream(archive.as_slice(), &options).unwrap_err();
     assert_eq!(error.reason(), "ArchiveTruncated", "{error}");

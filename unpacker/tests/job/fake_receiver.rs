@@ -2,7 +2,6 @@
 
 use crate::*;
 
-/// A receiver that runs until it is dropped.
 pub(crate) struct Receiver {
     /// `127.0.0.1:PORT`.
     pub(crate) host: String,

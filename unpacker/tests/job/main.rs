@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 #![allow(clippy::panic, clippy::wildcard_imports)]
 
-#[macro_use(assert_each, assert_rows, with)]
+#[macro_use(assert_rows, with)]
 extern crate tests;
 
 mod command;
@@ -72,7 +72,6 @@ fn bundle() -> tempfile::TempDir {
     directory
 }
 
-/// Returns a bundle with mebibytes that do not compress.
 fn large(mebibytes: usize) -> tempfile::TempDir {
     let bundle = bundle();
     if mebibytes > 0 {
@@ -81,7 +80,6 @@ fn large(mebibytes: usize) -> tempfile::TempDir {
     bundle
 }
 
-/// Returns the expected content of a bundle.
 fn content(directory: &Path) -> Content {
     let select = ["manifests", "metadata", "tests"].map(str::to_owned);
     let options = with!(Options, select: unpacker::Selection::Only(select.to_vec()));

@@ -97,7 +97,6 @@ fn entry(kind: u8, path: &str, size: u64) -> Vec<u8> {
     header.as_bytes().to_vec()
 }
 
-/// Returns table values of a small tar and its gzip.
 fn values() -> Values {
     let tar = small();
     let gz = gzip(&tar);

@@ -2,7 +2,6 @@
 
 use crate::*;
 
-/// Returns a store with an artifact of one file.
 fn artifact(title: &str, kind: &str, bytes: &[u8]) -> Store {
     let mut store = Store::default();
     let config = store.blob(b"{}".to_vec(), "application/vnd.oci.empty.v1+json");

@@ -23,18 +23,15 @@ pub(crate) fn descriptor(kind: &str, bytes: &[u8]) -> Value {
     json!({"mediaType": kind, "digest": digest(bytes), "size": bytes.len()})
 }
 
-/// Returns a tar that is compressed with gzip.
 pub(crate) fn layer(files: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    let mut tar = tar::Builder::new(Vec::new());
     for (path, bytes) in files {
         let mut header = tar::Header::new_gnu();
         header.set_size(bytes.len() as u64);
         header.set_mode(0o644);
         tar.append_data(&mut header, path, *bytes).unwrap();
     }
-    let mut gzip = tar.into_inner().unwrap();
-    gzip.flush().unwrap();
-    gzip.finish().unwrap()
+    gzip(&tar.into_inner().unwrap())
 }
 
 impl Store {
@@ -51,7 +48,6 @@ impl Store {
         store
     }
 
-    /// Returns a store with an image of one small file below `manifests/`.
     pub(crate) fn small() -> Self {
         Self::image(&[layer(&[("manifests/a.yaml", b"kind: A")])])
     }
@@ -62,7 +58,6 @@ impl Store {
         descriptor
     }
 
-    /// Adds a manifest by tag and by digest.
     pub(crate) fn manifest(&mut self, tag: &str, manifest: &Value) -> Value {
         let bytes = manifest.to_string().into_bytes();
         let kind = manifest["mediaType"].as_str().unwrap().to_owned();
@@ -85,7 +80,6 @@ impl Store {
         Some(layer["digest"].as_str().unwrap().to_owned())
     }
 
-    /// Returns the response of a valid registry.
     pub(crate) fn answer(&self, request: &Received) -> Answer {
         let target = &request.target;
         let name = target.rsplit('/').next().unwrap();
@@ -117,7 +111,6 @@ impl Registry {
         Self::on(Port::take(), script)
     }
 
-    /// Starts a valid registry that serves a store.
     pub(crate) fn honest(store: Store) -> Self {
         Self::with_rules(store, "", &Values::default())
     }
@@ -143,7 +136,6 @@ impl Registry {
         outcome(pull(&self.image("app:v1"), access).await).replace(&self.0.host(), "HOST")
     }
 
-    /// Returns the number of requests with a method and a target that contains a text.
     pub(crate) fn request_count(&self, method: &str, part: &str) -> usize {
         let requests = self.0.seen();
         let matches =

@@ -17,18 +17,16 @@ mod transfers;
 
 use std::{
     collections::BTreeMap,
-    io::Write as _,
     sync::LazyLock,
     thread,
     time::{Duration, Instant},
 };
 
-use flate2::{Compression, write::GzEncoder};
 use manifests::content::{Builder, Content, Limits};
 use serde_json::{Value, json};
 use tests::{
     Answer, Auth, Cell, OWNER, Port, Received, Script, ScriptedServer, TENANT, TestCa, TokenServer,
-    Values, assert_has, chain, counted, docker_config, noise, pairs, table,
+    Values, assert_has, chain, counted, docker_config, gzip, noise, pairs, table,
 };
 use unpacker::{
     Access, Digest, Error, Fetched, Options, Progress, Source,

@@ -2,12 +2,9 @@
 
 use crate::*;
 
-/// Rules of an empty registry with uploads at `/upload`.
-const EMPTY: &str = "POST => 202; Location: /upload?state=1 && PUT => 201";
-
 #[tokio::test]
 async fn blobs_are_pushed_once_and_the_manifest_last() {
-    let registry = Registry::start(EMPTY);
+    let registry = Registry::start("POST => 202; Location: /upload?state=1 && PUT => 201");
     let image = registry.image("org/bundle:v1");
     let digest = pushed(&image, &Registry::access()).await.unwrap();
     assert_rows!(BundleImage::new(&bundle()).unwrap().digest().to_string() => digest);

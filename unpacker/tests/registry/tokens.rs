@@ -5,7 +5,6 @@ use crate::*;
 /// Rules of a registry that accepts only the token `good` of the service at `{service}`.
 const GUARDED: &str = "!authorization: Bearer good => 401; WWW-Authenticate: Bearer realm=\"https://{service}/token?account=x\",service=\"tests\",scope=\"repository:other:push\"";
 
-/// A configuration with an identity token for a registry.
 fn identity(host: &str, token: &str) -> String {
     format!(r#"{{"auths": {{"{host}": {{"identitytoken": "{token}"}}}}}}"#)
 }

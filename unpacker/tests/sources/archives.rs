@@ -150,11 +150,9 @@ fn archive_ends_at_its_end_marker() {
         let trailed = [&gzip(&marked), trailing].concat();
         let error = stream(trailed.as_slice(), &Options::default()).unwrap_err();
         assert!(error.is_terminal());
-        assert_eq!(
-            chain(&error),
-            "the archive is corrupt at byte 1536 of the tar: data follows the end of the gzip stream and cannot be \
-             decompressed; fetch it again or pack it again"
-        );
+        let expected = "the archive is corrupt at byte 1536 of the tar: data follows the end of the gzip stream and cannot be \
+                        decompressed; fetch it again or pack it again";
+        assert_eq!(chain(&error), expected);
     }
 }
 

@@ -10,7 +10,6 @@ fn limits() -> Limits {
     with!(Limits::default() => total: 1500, file: 1000, entries: 6, path: 64, depth: 4)
 }
 
-/// Changes a byte, or copies or removes a block.
 fn change(bytes: &mut Vec<u8>, random: &mut Random) {
     let from = random.below(bytes.len()) / 512 * 512;
     let block = from..bytes.len().min(from + 512);
@@ -87,7 +86,6 @@ fn changed_archives_never_exceed_the_limits() {
     });
 }
 
-/// Packs content, and reads it again.
 fn packed(content: &Content) -> Content {
     let mut packed = Vec::new();
     pack(content, Format::Tar, &mut packed).unwrap();
@@ -95,22 +93,18 @@ fn packed(content: &Content) -> Content {
     unpacked.unwrap().content
 }
 
-fn layer_seeds() -> Vec<Vec<u8>> {
+#[test]
+fn changed_layers_never_yield_unselected_content() {
+    let image = with!(ImageLimits::default() => bytes: 64 << 10, entries: 30, layers: 3);
+    let options =
+        with!(Options, limits: with!(limits() => entries: 12), select: only(&["a"]), image);
     let layers = [
         "0 a/.wh.b, 0 a/.wh..wh..opq, 0 a/c 1",
         "5 ./a/, 0 /a/b 2, x linkpath=a/b, 1 a/d",
         "2 a, 3 dev, 0 .wh.a",
         "0 a/b 3, 0 a/b/c, 0 .wh..wh.plnk/a",
     ];
-    seeds().into_iter().chain(layers.map(tar)).collect()
-}
-
-#[test]
-fn changed_layers_never_yield_unselected_content() {
-    let image = with!(ImageLimits::default() => bytes: 64 << 10, entries: 30, layers: 3);
-    let options =
-        with!(Options, limits: with!(limits() => entries: 12), select: only(&["a"]), image);
-    let seeds = layer_seeds();
+    let seeds = [seeds(), Vec::from(layers.map(tar))].concat();
     fuzz(20_000, 1, |random| {
         let mut read = || -> Result<(Tree, usize), Error> {
             let mut layers = Layers::new(&options)?;

@@ -127,11 +127,9 @@ fn links_of_a_local_bundle_to_its_own_files_are_followed() {
         symlink(target, root.join(path)).unwrap();
     }
     let (tree, _) = open_tree(root, &Options::default()).unwrap();
-    assert_eq!(
-        outcome(&tree),
-        "deploy/crd.yaml deploy/csv.yaml deploy/deep/crd.yaml deploy/same.yaml metadata/annotations.yaml \
-         shared/annotations.yaml shared/crd.yaml: 1 symbolic link (latest)"
-    );
+    let expected = "deploy/crd.yaml deploy/csv.yaml deploy/deep/crd.yaml deploy/same.yaml metadata/annotations.yaml \
+                    shared/annotations.yaml shared/crd.yaml: 1 symbolic link (latest)";
+    assert_eq!(outcome(&tree), expected);
     assert_rows!(tree.into_content().unwrap().read("deploy/crd.yaml").unwrap() => "crd");
     // The content of followed links counts.
     let options = with!(Options::default() => limits.total: named.len() as u64 + 8);

@@ -189,7 +189,6 @@ fn irregular_entries_are_recorded_unless_hidden() {
     assert_outcome(vec![tar().file("manifests/.wh.x", ""), unknown()], "");
 }
 
-/// Returns one byte at a time.
 struct Dripping<R>(R);
 
 impl<R: Read> Read for Dripping<R> {

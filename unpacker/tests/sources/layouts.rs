@@ -16,7 +16,6 @@ impl Layout {
         Self(directory)
     }
 
-    /// Writes a blob, and returns its descriptor.
     fn blob(&self, kind: &str, bytes: &[u8]) -> Value {
         let digest = Digest::sha256(bytes);
         fs::write(self.path(digest), bytes).unwrap();
@@ -27,7 +26,6 @@ impl Layout {
         self.0.path().join("blobs/sha256").join(digest.hex())
     }
 
-    /// Writes an image of one layer, and returns its descriptor.
     fn image(&self, layer: &[u8]) -> Value {
         let (config, layer) = (self.blob(CONFIG, b"{}"), self.blob(LAYER, layer));
         let manifest = json!({"schemaVersion": 2, "config": config, "layers": [layer]});

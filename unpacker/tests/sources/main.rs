@@ -38,7 +38,6 @@ use unpacker::{
 
 use bombs::{Counted, Endless};
 
-/// Returns paths and texts for comparisons.
 fn listed(content: &Content) -> Vec<(&str, &str)> {
     let text = |bytes| std::str::from_utf8(bytes).unwrap();
     content

@@ -2,7 +2,6 @@
 
 use crate::*;
 
-/// Changes to the bytes of a file in place.
 const DAMAGES: [fn(&mut Vec<u8>); 5] = [
     |bytes| bytes[5000] ^= 1,
     |bytes| bytes.truncate(2048),

@@ -7,14 +7,11 @@ fn only_its_owner_can_read_a_store() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("a/store");
     let stored = put(&open(&root, 1 << 20, 0), 1, 10);
-    assert_each!(|path, mode| fs::metadata(&path).unwrap().mode() & 0o777 => mode;
-        root.clone() => 0o700;
-        root.join("content") => 0o700;
-        root.join("sources") => 0o700;
-        root.join("tmp") => 0o700;
-        root.join("state") => 0o600;
-        crate::file(&root, &stored.digest) => 0o600;
-    );
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().mode() & 0o777;
+    assert_rows! {
+        ["", "content", "sources", "tmp"].map(|name| mode(root.join(name))) => [0o700; 4];
+        [root.join("state"), crate::file(&root, &stored.digest)].map(mode) => [0o600; 2];
+    }
 }
 
 #[test]

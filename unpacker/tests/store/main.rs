@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 #![allow(clippy::wildcard_imports)]
 
-#[macro_use(assert_each, assert_rows, with)]
+#[macro_use(assert_rows, with)]
 extern crate tests;
 
 mod damage;
@@ -77,7 +77,6 @@ fn put(store: &Store, seed: u64, size: usize) -> Stored {
     store.put(&tree(seed, size)).unwrap()
 }
 
-/// Returns the key of a pinned source with a password.
 fn key(store: &Store, path: impl Display) -> SourceKey {
     let text = format!("https://h/{path}#{}", Digest::sha256(b""));
     let source = Source::parse(&text, |_| false).unwrap();

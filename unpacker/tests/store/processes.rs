@@ -4,7 +4,6 @@ use crate::*;
 
 const NAME: &str = "processes::processes_share_a_directory_without_damage";
 const DISK: u64 = 3 << 20;
-const ROUNDS: u64 = 300;
 
 /// Writes, reads, holds and removes the same content as the other processes.
 fn share(directory: &Path, seed: u64) {
@@ -13,7 +12,7 @@ fn share(directory: &Path, seed: u64) {
     let mut contents = Vec::new();
     let mut held = Vec::new();
     let (mut read, mut missing, mut refused) = (0, 0, 0);
-    for _ in 0..ROUNDS {
+    for _ in 0..300 {
         let number = random.below(40);
         let size = 10_000 + number * 10_000;
         let number = number as u64;

@@ -13,10 +13,6 @@ fn archive(top: &str, format: Format) -> Vec<u8> {
     bytes
 }
 
-fn access() -> Access {
-    with!(Access, basic: Some(Basic { username: "name".to_owned(), password: SECRET.to_owned().into() }), timeouts: brisk())
-}
-
 /// Small limits, so that small archives exceed them.
 fn small() -> Options {
     with!(Options::default() => limits.total: 1 << 18, limits.entries: 10)
@@ -29,8 +25,11 @@ async fn outcome([script, pin]: &[Cell; 2]) -> String {
         url: server.url("/b.tgz?signature=sesame").parse().unwrap(),
         sha256: (!pin.raw().is_empty()).then(|| pin.text().parse().unwrap()),
     };
+    let access = with!(
+        Access, basic: Some(Basic { username: "name".to_owned(), password: SECRET.to_owned().into() }), timeouts: brisk()
+    );
     let progress = Progress::default();
-    let result = match fetch(&http, &access(), &small(), &progress).await {
+    let result = match fetch(&http, &access, &small(), &progress).await {
         Ok(fetched) => {
             let digest = fetched.digest.unwrap();
             http.sha256 = Some(digest);

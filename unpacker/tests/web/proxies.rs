@@ -5,7 +5,6 @@ use crate::*;
 /// A proxy that connects clients with its password, `p@sesame`, to the server at `{upstream}`.
 const PROXY: &str = "!proxy-authorization: Basic bmFtZTpwQHNlc2FtZQ== => 407 && CONNECT => 200; Content-Length: - ~ tunnel && nothing ~ pass without proxy-authorization";
 
-/// Returns the proxies of an environment with these variables.
 fn environment(variables: &str) -> Proxies {
     Proxies::new(|name| {
         let mut variables = variables.split_whitespace();

@@ -104,17 +104,13 @@ fn permissions_cover_jobs_by_their_state() {
         job,
         obstacle: None,
     };
-    let (finished, unfinished) = (Some(JobState::Finished), Some(JobState::Unfinished));
-    assert_each!(|permission, job, expected| permission.covers(&immutable(job)) => expected;
-        Permission::Delete, None => true;
-        Permission::Delete, unfinished => true;
-        Permission::Delete, finished => true;
-        Permission::DeleteFinished, None => false;
-        Permission::DeleteFinished, unfinished => false;
-        Permission::DeleteFinished, finished => true;
-        Permission::Await, None => false;
-        Permission::Await, finished => false;
-    );
+    let jobs = || [None, Some(JobState::Finished), Some(JobState::Unfinished)];
+    let covered = |permission: Permission| jobs().map(|job| permission.covers(&immutable(job)));
+    assert_rows! {
+        covered(Permission::Delete) => [true, true, true];
+        covered(Permission::DeleteFinished) => [false, true, false];
+        covered(Permission::Await)[..2] => [false, false];
+    }
 }
 
 #[test]

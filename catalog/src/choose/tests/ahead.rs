@@ -34,7 +34,8 @@ fn described(ahead: RequiredUpgrade) -> Option<String> {
 
 #[test]
 fn bundle_ahead_is_reachable_and_supports_the_next_release() {
-    for (channel, maxima, at, expected) in ::tests::rows![
+    assert_each!(|channel, maxima, at, expected|
+        found(&limited(&[("stable", channel)], maxima), at, Request::default()).as_deref() => expected;
         // No max OpenShift version: the bundle is eligible.
         CHAIN, &[("1.0.0", "4.20")][..], "1.0.0" => Some("stable 1.2.0");
         CHAIN, &[("1.2.0", "4.20")], "1.0.0" => Some("stable 1.1.0");
@@ -50,11 +51,7 @@ fn bundle_ahead_is_reachable_and_supports_the_next_release() {
         // The catalog no longer contains the installed bundle, but has an edge from it.
         "1.1.0<1.0.0", &[], "1.0.0" => Some("stable 1.1.0");
         "1.1.0<1.0.5", &[], "1.0.0" => None;
-    ] {
-        let package = limited(&[("stable", channel)], maxima);
-        let found = found(&package, at, Request::default());
-        assert_eq!(found.as_deref(), expected, "{channel} {maxima:?} {at}");
-    }
+    );
 }
 
 #[test]

@@ -28,7 +28,6 @@ fn served_bundle(csv: &str, properties: Vec<proto::Property>) -> proto::Bundle {
     with!(proto::Bundle, csv_name, package_name, csv_json: csv.into(), properties)
 }
 
-/// A bundle with one dependency.
 fn needing(dependency: proto::Dependency) -> proto::Bundle {
     with!(proto::Bundle, dependencies: vec![dependency]; ..served_bundle(CSV, Vec::new()))
 }

@@ -12,10 +12,8 @@ use crate::{
 
 /// As in [`TABLES`].
 const PACKAGE: &str = "CREATE TABLE package (name TEXT PRIMARY KEY, default_channel TEXT);";
-/// A query that never ends.
 const ENDLESS: &str = "WITH RECURSIVE n(name, default_channel) AS (SELECT 'a', 'b' UNION ALL SELECT 'a', 'b' FROM n) SELECT * FROM n;";
 
-/// Returns the error of opening a database.
 fn rejected(sql: &str) -> Error {
     let dir = DatabaseDir::new();
     Database::open(&dir.database(sql), &Limits::default()).unwrap_err()

@@ -60,12 +60,10 @@ async fn installed(scene: &Scene) {
 /// Returns the objects that the command reports as deleted, in order.
 fn deleted(run: &Run) -> Vec<&str> {
     let lines = run.err.lines();
-    lines
-        .filter_map(|line| line.strip_suffix(" deleted"))
-        .collect()
+    let deleted = lines.filter_map(|line| line.strip_suffix(" deleted"));
+    deleted.collect()
 }
 
-/// Cleanup deletes the objects in order, as far as flags and permissions allow.
 async fn cleanup_deletes_the_created_objects(scene: &Scene) {
     installed(scene).await;
     let run = scene.ok("cleanup tide --delete-all=false --engine=olm");
@@ -88,12 +86,10 @@ async fn cleanup_deletes_the_created_objects(scene: &Scene) {
 
     installed(scene).await;
     let run = scene.ok(&format!("cleanup tide --as {TENANT}"));
-    run.err_has(
-        "cannot determine whether other namespaces install from catalogsource \"tide-catalog\"",
-    );
-    run.err_has(format!(
-        "customresourcedefinition {CRD:?} and all of its custom resources are kept"
-    ));
+    let unread = format!("cannot determine whether other namespaces install from {catalog}");
+    run.err_has(unread);
+    let kept = format!("customresourcedefinition {CRD:?} and all of its custom resources are kept");
+    run.err_has(kept);
     assert_eq!(run.out, "Operator \"tide\" uninstalled\n");
     tests::assert_rows!(deleted(&run) => [subscription, version, "operatorgroup \"operator-sdk-og\"", catalog]);
     scene.assert_empty().await;
@@ -201,7 +197,6 @@ async fn engine_of_the_package_is_detected(scene: &Scene) {
     tests::assert_runs! { scene; "cleanup coral" => 0, _, "OLM is not running", "{not_found}"; }
 }
 
-/// Checks the registry pod in a cluster without nodes.
 async fn pod_is_hardened_on_request_and_reported_if_not_ready(scene: &Scene) {
     let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
     scene.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE, "labels": labels}})).await;

@@ -43,23 +43,16 @@ async fn invalid_runs_are_rejected_before_any_write() {
         "run bundle {own} --use-http" => 1, _, "the bundle does not support the AllNamespaces";
         "run bundle {next} --use-http" => 1, _, "BundleInstance {name} of package \"{name}\" already exists; upgrade it with";
     }
-    operators_of_other_namespaces_are_not_changed(world, &operator, &good, &next).await;
+    other_namespaces_are_kept(world, &operator, &good, &next).await;
 }
 
 /// With `--namespace`, the commands apply to the operator of that namespace.
-async fn operators_of_other_namespaces_are_not_changed(
-    world: &World,
-    operator: &Operator,
-    image: &str,
-    next: &str,
-) {
+async fn other_namespaces_are_kept(world: &World, operator: &Operator, image: &str, next: &str) {
     let name = &operator.name;
     let prod = operator.namespace();
     let before = get(name).await;
-    let moved = format!(
-        "BundleInstance {name} is installed in {prod} and watches all namespaces, so it cannot be installed in ci-123 as \
-         well"
-    );
+    let moved = "watches all namespaces, so it cannot be installed in ci-123 as well";
+    let moved = format!("BundleInstance {name} is installed in {prod} and {moved}");
     tests::assert_runs! { world;
         "cleanup {name} -n ci-123" => 0, "", "warning: package \"{name}\" not found in namespace ci-123; BundleInstance \
             {name} is installed in {prod}\n";

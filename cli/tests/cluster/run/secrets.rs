@@ -1,6 +1,5 @@
 //! The CA for pulling the image of a bundle. Unit tests cover the other pull settings.
 
-use manifests::api::bundle::ImageSource;
 use serde_json::json;
 
 use super::{get, support::Operator};
@@ -12,8 +11,7 @@ async fn ca_of_the_image_follows_the_flags_of_the_last_command() {
     let operator = Operator::new(&unique("secrets"));
     let name = &operator.name;
     let run = format!("run bundle {} --use-http", operator.publish("0.0.1"));
-    let image =
-        async || -> ImageSource { get(name).await.spec.template.spec.source.image.unwrap() };
+    let image = async || get(name).await.spec.template.spec.source.image.unwrap();
     // The provisioner trusts the CA of a Secret.
     let secret = format!("{name}-ca");
     let with_ca = format!("{run} --ca-secret-name {secret}");

@@ -105,9 +105,8 @@ impl Operator {
     /// Publishes an image with a catalog of one version of a package.
     pub(super) fn publish_index(&self, package: &str, version: &str) -> String {
         let dir = catalog(&[self::package(package, &[(version, "")])]);
-        let file = format!(
-            "FROM scratch\nCOPY catalog.json /configs/catalog.json\nLABEL {CONFIGS}=/configs\n"
-        );
+        let copy = "COPY catalog.json /configs/catalog.json";
+        let file = format!("FROM scratch\n{copy}\nLABEL {CONFIGS}=/configs\n");
         let image = self.registry.image(&format!("index:{package}-{version}"));
         Buildah::new().publish(&file, dir.path(), &image, &[]);
         image

@@ -72,9 +72,8 @@ async fn operators_of_olm_and_api_requests_are_reported() {
     let cells = |line: &str| {
         let cells = line.split("  ").map(str::trim);
         let cells: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
-        cells
-            .join("|")
-            .replace("operators/tide.v1.0.0 (OLM)|1.0.0|", "tide|")
+        let line = cells.join("|");
+        line.replace("operators/tide.v1.0.0 (OLM)|1.0.0|", "tide|")
     };
     let lines: Vec<String> = run.out.lines().map(cells).collect();
     let expected = [
@@ -149,10 +148,8 @@ async fn missing_permissions_are_reported(cluster: &Cluster) {
             let run = cluster.run(&args);
             // New permissions take effect with a delay.
             let is_reported = run.code == Some(code) && run.err.contains(expected);
-            is_reported
-                .then_some(())
-                .ok_or_else(|| format!("{run:?}"))?;
-            Ok(run)
+            let text = format!("{run:?}");
+            is_reported.then_some(run).ok_or(text)
         })
         .await;
         if code == 1 {

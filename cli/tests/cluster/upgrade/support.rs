@@ -20,9 +20,7 @@ use crate::environment::apply;
 
 /// Returns the directory of a pinned Go module that contains CRDs.
 pub(crate) fn module(pinned: &str, name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../tests/cluster")
-        .join(pinned);
+    let dir = tests::root().join("tests/cluster").join(pinned);
     let go = |args: &[&str]| {
         let mut go = Command::new("go");
         let output = go.args(args).arg(name).current_dir(&dir).output().unwrap();

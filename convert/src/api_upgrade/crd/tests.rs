@@ -6,7 +6,6 @@ use crate::{
     finding::Level,
 };
 
-/// Upgrades a CRD with these fields in its spec.
 #[allow(clippy::needless_pass_by_value, reason = "the cases read better")]
 fn upgraded(spec: Value) -> (Value, Vec<UpgradeNote>) {
     let mut object = json!({
@@ -95,6 +94,9 @@ fn crd_without_a_single_storage_version_is_rejected() {
 
 #[test]
 fn shared_fields_move_into_versions_without_them() {
+    // A bare status subresource remains disabled.
+    let bare = json!({"version": "v1", "subresources": {"status": null}});
+    assert_eq!(versions(bare).0[0]["subresources"], json!({}));
     let column = |path: &str| json!([{"name": "Phase", "type": "string", path: ".status.phase"}]);
     let own = json!({"scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}});
     let (versions, changes) = versions(json!({
@@ -115,12 +117,6 @@ fn shared_fields_move_into_versions_without_them() {
          "additionalPrinterColumns": [{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]},
     ]));
     assert_eq!(changes, [""; 0]);
-}
-
-#[test]
-fn a_bare_status_subresource_stays_off() {
-    let (versions, _) = versions(json!({"version": "v1", "subresources": {"status": null}}));
-    assert_eq!(versions[0]["subresources"], json!({}));
 }
 
 #[test]

@@ -42,7 +42,6 @@ fn anything() -> Value {
     preserved(json!({"nullable": true}))
 }
 
-/// Compares the results for fields.
 fn check(cases: impl IntoIterator<Item = (Value, Value)>) {
     check_with(field, cases);
 }

@@ -6,8 +6,6 @@ const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const DEPLOYMENTS: &str = "/spec/install/spec/deployments";
 /// The start of locations in the pod template.
 const POD: &str = "manifests/csv.yaml (…deployments[0].spec.template.spec";
-/// The location of the rule that tests replace.
-const RULE: &str = "manifests/csv.yaml (…clusterPermissions[0].rules[0])";
 const SUBJECT: &str = "BindingNamespace manifests/binding.yaml (subjects[0])";
 const MISSING_ROLE: &str = "MissingRole manifests/binding.yaml (roleRef)";
 
@@ -76,7 +74,7 @@ fn permissions_and_apis_are_checked() {
         csv(pointer, resources)
     };
     let rules = json!({"rules": [{"apiGroups": ["a"], "resources": ["b"], "verbs": ["*"]}]});
-    let at = |code: &str| format!("{code} {RULE}");
+    let at = |code: &str| format!("{code} manifests/csv.yaml (…clusterPermissions[0].rules[0])");
     let used =
         "RemovedAPI manifests/csv.yaml (spec.customresourcedefinitions.owned[0].resources[0])";
     check(::tests::rows![

@@ -33,7 +33,6 @@ enum Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Sends it. `Err` is the API server's message.
     async fn send(&self, client: &Client) -> Result<(), String> {
         let patched = tests::with!(PatchParams, dry_run: true);
         let delete = tests::with!(DeleteParams, dry_run: true);

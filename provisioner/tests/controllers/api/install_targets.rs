@@ -40,8 +40,7 @@ async fn manifests_apply_without_warnings_on_each_cluster_kind() {
     apply(&cluster, "install/rukpak.yaml").await;
     apply(&cluster, "install/monitoring.yaml").await;
     let user = "{.spec.template.spec.securityContext.runAsUser}";
-    let found = jsonpath(&cluster, "rukpak-system", "deployment/core", user).await;
-    assert_eq!(found, "65532");
+    tests::assert_rows!(jsonpath(&cluster, "rukpak-system", "deployment/core", user).await => "65532");
 
     // An admin who has applied the wrong file applies the right one.
     for namespace in ["openshift-config", "openshift-marketplace"] {
@@ -49,15 +48,12 @@ async fn manifests_apply_without_warnings_on_each_cluster_kind() {
         kubectl(&cluster, &arguments, "").await.unwrap();
     }
     apply(&cluster, "install/openshift.yaml").await;
-    let found = jsonpath(&cluster, "rukpak-system", "deployment/core", user).await;
-    assert_eq!(found, "");
+    tests::assert_rows!(jsonpath(&cluster, "rukpak-system", "deployment/core", user).await => "");
     let label = "{.metadata.labels.openshift\\.io/cluster-monitoring}";
-    let found = jsonpath(&cluster, "rukpak-system", "namespace/rukpak-system", label).await;
-    assert_eq!(found, "true");
+    tests::assert_rows!(jsonpath(&cluster, "rukpak-system", "namespace/rukpak-system", label).await => "true");
 
     apply(&cluster, "release").await;
     let operators = jsonpath(&cluster, "default", "clusteroperators", "{..metadata.name}").await;
-    let expected = "platform-operators-aggregated platform-operators-core";
-    assert_eq!(operators, expected);
+    tests::assert_rows!(operators => "platform-operators-aggregated platform-operators-core");
     apply(&cluster, "day-0/feature-gate.yaml").await;
 }

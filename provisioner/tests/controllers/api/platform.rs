@@ -33,7 +33,6 @@ pub(super) fn operator(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// Creates an object, or sends it as a dry run.
 pub(super) async fn put(object: &Value, dry_run: bool) -> Result<Value, String> {
     let stored = create(&defined().await.client().unwrap(), object, dry_run).await?;
     Ok(serde_json::to_value(stored).unwrap())

@@ -20,8 +20,7 @@ async fn objects_are_stored_as_written() {
     object["spec"]["template"]["metadata"] = json!({"labels": {"app": "a"}, "name": "ignored"});
     let stored = put(&object, true).await.unwrap();
     let stored: BundleInstance = serde_json::from_value(stored).unwrap();
-    let git = stored.spec.template.spec.source.git.unwrap();
-    assert_eq!(git.auth.unwrap().secret.unwrap().name, "");
+    tests::assert_rows!(stored.spec.template.spec.source.git.unwrap().auth.unwrap().secret.unwrap().name => "");
     assert!(stored.spec.service_account.is_none() && !stored.spec.paused);
 
     // The API server stores what the types write.
@@ -82,8 +81,7 @@ async fn objects_are_stored_as_written() {
     write("rukpak", "Unpacked", longest).await.unwrap();
     let bundle = write("another", "Seen", 0).await.unwrap();
     let conditions = bundle.data["status"]["conditions"].as_array().unwrap();
-    let types = conditions.iter().map(|condition| &condition["type"]);
-    assert_eq!(types.collect::<Vec<_>>(), ["Unpacked", "Seen"]);
+    tests::assert_rows!(conditions.iter().map(|condition| &condition["type"]).collect::<Vec<_>>() => ["Unpacked", "Seen"]);
 
     let written = write("rukpak", "Unpacked", longest + 1).await;
     assert_has(written.unwrap_err(), "message: Too long");

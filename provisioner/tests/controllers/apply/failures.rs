@@ -4,31 +4,11 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::*;
 
-/// All failures of a wave are reported, and the next wave does not begin.
-async fn failures_stop_the_next_wave(scene: &Scene) {
-    let broken = scene.text("broken", "text");
-    let objects = [
-        tests::with!(broken => |map| map["data"]["no key/"] = "x".into()),
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "broken"}, "spec": {"ports": []}}),
-        scene.text("fine", "text"),
-        deployment("unbegun"),
-    ];
-    let report = scene.run(&objects).await;
-    assert_eq!(report.stopped_in, Some(Wave::Configuration));
-    assert_eq!(names(report.applied.keys()), ["fine"]);
-    let failed = report.failed.iter();
-    let failed = failed.map(|failure| (&*failure.identity.kind, failure.cause));
-    let expected = ["ConfigMap", "Service"].map(|kind| (kind, FailureKind::Invalid));
-    assert_eq!(failed.collect::<Vec<_>>(), expected);
-    assert_has(&report.failed[1].message, "spec.ports: Required value");
-}
-
 /// The rejections of the API server have the causes that the tests of `apply::ssa` expect.
 async fn rejections_have_a_cause(scene: &Scene) {
     // A service account without permissions.
     let mut config = world().await.cluster.config().clone();
-    let user = format!("system:serviceaccount:{}:none", scene.namespace);
-    config.auth_info.impersonate = Some(user);
+    config.auth_info.impersonate = Some(format!("system:serviceaccount:{}:none", scene.namespace));
     let client = Client::try_from(config).unwrap();
     let objects = [scene.text("a", "text")];
     let plan = scene.plan(&objects, &Inventory::new()).await;
@@ -41,8 +21,7 @@ async fn rejections_have_a_cause(scene: &Scene) {
     let rule = |n| json!({"apiGroups": [group(n)], "resources": [resource], "verbs": ["get"]});
     let rules: Vec<_> = (0..12_000).map(rule).collect();
     let metadata = json!({"name": unique("large")});
-    let api_version = "rbac.authorization.k8s.io/v1";
-    let role = json!({"apiVersion": api_version, "kind": "ClusterRole", "metadata": metadata, "rules": rules});
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules});
     let unknown =
         tests::with!(deployment("unknown") => |object| object["spec"]["nonsense"] = 1.into());
     let too_large = "larger than the cluster can store";
@@ -54,26 +33,6 @@ async fn rejections_have_a_cause(scene: &Scene) {
     ] {
         assert_failed(&scene.run(&[object]).await, cause, part);
     }
-}
-
-/// No message quotes the data of a Secret.
-async fn secrets_are_not_quoted(scene: &Scene) {
-    for (field, value) in tests::rows![
-        "data" => json!({"password": 4_711_471_147_u64});
-        "data" => json!({"password": "not base64: 4711471147"});
-        "stringData" => json!({"password": {"is": "4711471147"}});
-        "type" => json!(4_711_471_147_u64);
-    ] {
-        let mut secret =
-            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "secret"}});
-        secret[field] = value;
-        let report = scene.run(&[secret]).await;
-        assert_failed(&report, FailureKind::Invalid, "secret");
-        let message = &report.failed[0].message;
-        assert!(!message.contains("4711471147"), "{message}");
-    }
-    let secrets: Api<Secret> = scene.namespaced();
-    assert_eq!(secrets.get_opt("secret").await.unwrap(), None);
 }
 
 /// A CRD whose names are taken fails, and so do objects of a kind that was removed.
@@ -109,9 +68,39 @@ async fn crds_are_not_waited_for_in_vain(scene: &Scene) {
 #[tokio::test]
 async fn failures_have_causes_and_stop_the_next_wave() {
     let scene = Scene::new("failures").await;
-    failures_stop_the_next_wave(&scene).await;
+    // All failures of a wave are reported, and the next wave does not begin.
+    let objects = [
+        tests::with!(scene.text("broken", "text") => |map| map["data"]["no key/"] = "x".into()),
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "broken"}, "spec": {"ports": []}}),
+        scene.text("fine", "text"),
+        deployment("unbegun"),
+    ];
+    let report = scene.run(&objects).await;
+    assert_eq!(report.stopped_in, Some(Wave::Configuration));
+    assert_eq!(names(report.applied.keys()), ["fine"]);
+    let failed = report.failed.iter();
+    let failed = failed.map(|failure| (&*failure.identity.kind, failure.cause));
+    tests::assert_rows!(failed.collect::<Vec<_>>() => ["ConfigMap", "Service"].map(|kind| (kind, FailureKind::Invalid)));
+    assert_has(&report.failed[1].message, "spec.ports: Required value");
+
+    // No message quotes the data of a Secret.
+    for (field, value) in tests::rows![
+        "data" => json!({"password": 4_711_471_147_u64});
+        "data" => json!({"password": "not base64: 4711471147"});
+        "stringData" => json!({"password": {"is": "4711471147"}});
+        "type" => json!(4_711_471_147_u64);
+    ] {
+        let mut secret =
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "secret"}});
+        secret[field] = value;
+        let report = scene.run(&[secret]).await;
+        assert_failed(&report, FailureKind::Invalid, "secret");
+        let message = &report.failed[0].message;
+        assert!(!message.contains("4711471147"), "{message}");
+    }
+    tests::assert_rows!(scene.namespaced::<Secret>().get_opt("secret").await.unwrap() => None);
+
     rejections_have_a_cause(&scene).await;
-    secrets_are_not_quoted(&scene).await;
     crds_are_not_waited_for_in_vain(&scene).await;
     scene.end().await;
 }

@@ -21,8 +21,7 @@ impl Scene {
         for (field, value) in metadata.as_object().unwrap() {
             widget["metadata"][field] = value.clone();
         }
-        let widget = serde_json::from_value(widget).unwrap();
-        create(&self.widgets(), &widget).await;
+        create(&self.widgets(), &serde_json::from_value(widget).unwrap()).await;
     }
 
     /// Removes the finalizers of a Widget, as its operator does.
@@ -56,11 +55,9 @@ async fn only_owned_objects_are_deleted() {
     let mut deleted = names(&pruned.deleted);
     deleted.sort_unstable();
     assert_eq!(deleted, ["deleted", "missing"]);
-    let released = names(pruned.released.keys());
-    assert_eq!(released, ["given-away", "kept"]);
+    tests::assert_rows!(names(pruned.released.keys()) => ["given-away", "kept"]);
 
-    let given = api.get("given-away").await.unwrap();
-    assert_eq!(given.labels()[labels::OWNER_NAME], "another");
+    tests::assert_rows!(api.get("given-away").await.unwrap().labels()[labels::OWNER_NAME] => "another");
     let kept = api.get("kept").await.unwrap();
     assert!(kept.owner_references().is_empty());
     assert!(!kept.labels().contains_key(labels::OWNER_NAME));
@@ -69,20 +66,16 @@ async fn only_owned_objects_are_deleted() {
     assert_eq!(api.get_opt("deleted").await.unwrap(), None);
 
     // Reconciled again, and once more after the deletion.
-    let again = scene.prune(&inventory, DeleteIfUnused).await;
-    assert_eq!(names(&again.terminating), ["held"]);
-    let free = json!({"metadata": {"finalizers": null}});
-    merge(&api, "held", &free).await;
+    tests::assert_rows!(names(&scene.prune(&inventory, DeleteIfUnused).await.terminating) => ["held"]);
+    merge(&api, "held", &json!({"metadata": {"finalizers": null}})).await;
     wait_deleted(api, "held").await;
-    let last = scene.prune(&inventory, DeleteIfUnused).await;
-    assert_eq!(last.terminating, []);
+    tests::assert_rows!(scene.prune(&inventory, DeleteIfUnused).await.terminating => []);
     scene.end().await;
 }
 
 /// The operator is kept until its custom resources are finalized.
 async fn operator_finalizes_its_custom_resources(scene: &Scene) {
-    let objects = [scene.crd(), deployment("operator")];
-    let inventory = scene.install(&objects).await;
+    let inventory = scene.install(&[scene.crd(), deployment("operator")]).await;
     let finalizers = json!({"finalizers": ["example.com/operator"]});
     scene.create_widget("held", finalizers).await;
     for _ in 0..2 {
@@ -99,8 +92,7 @@ async fn operator_finalizes_its_custom_resources(scene: &Scene) {
     }
     scene.finalize_widget("held").await;
     let pruned = scene.prune(&inventory, Delete).await;
-    let expected = [scene.crd_name(), "operator".to_owned()];
-    assert_eq!(names(&pruned.deleted), expected, "{pruned:?}");
+    tests::assert_rows!(names(&pruned.deleted) => [scene.crd_name(), "operator".to_owned()], "{pruned:?}");
 }
 
 /// The operator finalizes the other custom resources before the CRD is kept for an annotated one. A custom resource that
@@ -125,38 +117,10 @@ async fn operator_finalizes_before_the_crd_is_released(scene: &Scene) {
         assert_eq!(pruned.deleted, []);
         scene.finalize_widget("finalized").await;
         let pruned = scene.prune(&inventory, policy).await;
-        let released = names(pruned.released.keys());
-        assert_eq!(released, [scene.crd_name()], "{pruned:?}");
+        tests::assert_rows!(names(pruned.released.keys()) => [scene.crd_name()], "{pruned:?}");
         assert_eq!(names(&pruned.deleted), ["operator"]);
         delete(&scene.widgets(), "retained").await;
     }
-}
-
-/// A used CRD is released at once if its operator was pruned before, as in uninstalls.
-async fn used_crd_without_operator_is_released(scene: &Scene) {
-    let inventory = scene.install(&[scene.crd()]).await;
-    scene.create_widget("used", json!({})).await;
-    let finalizers = json!({"finalizers": ["example.com/operator"]});
-    scene.create_widget("finalized", finalizers).await;
-    delete(&scene.widgets(), "finalized").await;
-    let pruned = scene.prune(&inventory, DeleteIfUnused).await;
-    let released = names(pruned.released.keys());
-    assert_eq!(released, [scene.crd_name()], "{pruned:?}");
-    scene.finalize_widget("finalized").await;
-    delete(&scene.widgets(), "used").await;
-}
-
-/// A CRD is kept with the custom resources that an annotation keeps.
-async fn kept_custom_resources_keep_their_crd(scene: &Scene) {
-    let inventory = scene.install(&[scene.crd()]).await;
-    scene.create_widget("unmarked", json!({})).await;
-    let keep = json!({"annotations": {labels::KEEP: "true"}});
-    scene.create_widget("marked", keep).await;
-    let pruned = scene.prune(&inventory, Delete).await;
-    assert_eq!(pruned.released.len(), 1, "{pruned:?}");
-    let left = list(&scene.widgets()).await;
-    let left: Vec<String> = left.iter().map(ResourceExt::name_any).collect();
-    assert_eq!(left, ["marked"]);
 }
 
 // parity: platform-19, g4
@@ -165,8 +129,26 @@ async fn crds_are_pruned_by_policy_and_use() {
     let scene = Scene::new("policy").await;
     operator_finalizes_its_custom_resources(&scene).await;
     operator_finalizes_before_the_crd_is_released(&scene).await;
-    used_crd_without_operator_is_released(&scene).await;
-    kept_custom_resources_keep_their_crd(&scene).await;
+
+    // A used CRD is released at once if its operator was pruned before, as in uninstalls.
+    let inventory = scene.install(&[scene.crd()]).await;
+    scene.create_widget("used", json!({})).await;
+    let finalizers = json!({"finalizers": ["example.com/operator"]});
+    scene.create_widget("finalized", finalizers).await;
+    delete(&scene.widgets(), "finalized").await;
+    let pruned = scene.prune(&inventory, DeleteIfUnused).await;
+    tests::assert_rows!(names(pruned.released.keys()) => [scene.crd_name()], "{pruned:?}");
+    scene.finalize_widget("finalized").await;
+    delete(&scene.widgets(), "used").await;
+
+    // A CRD is kept with the custom resources that an annotation keeps.
+    let inventory = scene.install(&[scene.crd()]).await;
+    scene.create_widget("unmarked", json!({})).await;
+    let keep = json!({"annotations": {labels::KEEP: "true"}});
+    scene.create_widget("marked", keep).await;
+    let pruned = scene.prune(&inventory, Delete).await;
+    assert_eq!(pruned.released.len(), 1, "{pruned:?}");
+    tests::assert_rows!(list(&scene.widgets()).await.iter().map(ResourceExt::name_any).collect::<Vec<_>>() => ["marked"]);
     delete(&scene.crds(), &scene.crd_name()).await;
     scene.end().await;
 }

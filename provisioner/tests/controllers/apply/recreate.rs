@@ -11,19 +11,15 @@ fn fixed(scene: &Scene, name: &str, text: &str) -> Value {
 }
 
 fn binding(role: &str) -> Value {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "binding"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role}, "subjects": [],
-    })
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "binding"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role}, "subjects": []})
 }
 
 /// Returns a Job that is finished at once, or never.
 fn job(name: &str, completions: u8, image: &str) -> Value {
     let pod = json!({"restartPolicy": "Never", "containers": [{"name": "main", "image": image}]});
-    json!({
-        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
-        "spec": {"completions": completions, "suspend": completions > 0, "template": {"spec": pod}},
-    })
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
+        "spec": {"completions": completions, "suspend": completions > 0, "template": {"spec": pod}}})
 }
 
 fn service(name: &str, spec: &Value) -> Value {
@@ -56,18 +52,32 @@ async fn immutable_objects_are_distinguished_from_invalid_ones() {
         json!([{"rule": "self == oldSelf"}]);
     define(world.cluster, &crd).await;
     let sized = |size: u8| tests::with!(scene.widget("operand") => |widget| widget["spec"] = json!({"size": size}));
-    let mut node_port = json!({"type": "NodePort", "ports": [{"port": 80}]});
-    let objects = [
-        fixed(&scene, "fixed", "1"),
-        deployment("operator"),
-        deployment("broken"),
-        binding("one"),
-        service("service", &node_port),
-        stateful_set("Parallel"),
-        job("finished", 0, "example.com/a:1"),
-        job("suspended", 1, "example.com/a:1"),
-        sized(1),
+    let node_port = json!({"type": "NodePort", "ports": [{"port": 80}]});
+    let probe = service("probe", &json!({"ports": [{"port": 80}]}));
+    let both = [service("service", &node_port), probe];
+    scene.install(&both).await;
+    let services: Api<Service> = scene.namespaced();
+    let spec = async |name: &str| services.get(name).await.unwrap().spec.unwrap();
+    // The node port is that of the existing Service, and no other Service has the address.
+    let number = spec("service").await.ports.unwrap()[0].node_port;
+    let address = spec("probe").await.cluster_ip;
+    let moved_port = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": number}], "clusterIP": address});
+    delete(&services, "probe").await;
+    wait_deleted(services, "probe").await;
+    let rows = tests::rows![
+        fixed(&scene, "fixed", "1"), fixed(&scene, "fixed", "2"), "data", None => None;
+        deployment("operator"), moved("operator", "moved"), "spec.selector", None => None;
+        binding("one"), binding("two"), "roleRef", None => None;
+        service("service", &node_port), service("service", &moved_port), "spec.clusterIPs[0]", None => None;
+        stateful_set("Parallel"), stateful_set("OrderedReady"), "spec", None => Some(Obstacle::Claims);
+        job("finished", 0, "example.com/a:1"), job("finished", 0, "example.com/a:2"), "spec.template", Some(JobState::Finished)
+            => None;
+        job("suspended", 1, "example.com/a:1"), job("suspended", 1, "example.com/a:2"), "spec.template.spec",
+            Some(JobState::Unfinished) => None;
+        sized(1), sized(2), "spec", None => Some(Obstacle::Kind("the deletion may lose data of users"));
     ];
+    let mut objects: Vec<Value> = rows.iter().map(|(old, ..)| old.clone()).collect();
+    objects.push(deployment("broken"));
     scene.install(&objects).await;
     world.apply(&fixed(&scene, "foreign", "1")).await;
     let jobs: Api<Job> = scene.namespaced();
@@ -79,57 +89,28 @@ async fn immutable_objects_are_distinguished_from_invalid_ones() {
         is_complete.then_some(()).ok_or(format!("{status:?}"))
     })
     .await;
-    let services: Api<Service> = scene.namespaced();
-    let live = services.get("service").await.unwrap().spec.unwrap();
-    // The node port is that of the existing Service.
-    node_port["ports"][0]["nodePort"] = json!(live.ports.unwrap()[0].node_port);
-    // No Service has this address.
-    let probe = service("probe", &json!({"ports": [{"port": 80}]}));
-    scene.install(&[probe]).await;
-    let free = services.get("probe").await.unwrap().spec.unwrap();
-    delete(&services, "probe").await;
-    wait_deleted(services, "probe").await;
-    node_port["clusterIP"] = json!(free.cluster_ip);
-    let objects = [
-        fixed(&scene, "fixed", "2"),
-        moved("operator", "moved"),
-        // This object is invalid regardless of the existing one.
-        moved("broken", "other"),
-        binding("two"),
-        service("service", &node_port),
-        stateful_set("OrderedReady"),
-        job("finished", 0, "example.com/a:2"),
-        job("suspended", 1, "example.com/a:2"),
-        sized(2),
-        fixed(&scene, "foreign", "2"),
-        scene.text("new", "1"),
-    ];
+    let mut objects: Vec<Value> = rows.iter().map(|(_, new, ..)| new.clone()).collect();
+    // This object is invalid regardless of the existing one.
+    objects.push(moved("broken", "other"));
+    objects.extend([fixed(&scene, "foreign", "2"), scene.text("new", "1")]);
     let plan = scene.plan(&objects, &Inventory::new()).await;
     let steps: Vec<_> = plan.steps.iter().collect();
     let apply = scene.apply(&scene.client);
     let preview = apply.dry_run(&steps, &scene.owner).await;
-    let failed = preview.failed.iter().map(|failure| &failure.identity);
-    assert_eq!(names(failed), ["broken"], "{preview:#?}");
+    tests::assert_rows!(names(preview.failed.iter().map(|failure| &failure.identity)) => ["broken"], "{preview:#?}");
     assert_eq!(preview.failed[0].cause, FailureKind::Invalid);
     let found = preview.immutable.iter().map(|immutable| {
-        let (name, fields) = (&*immutable.identity.name, immutable.fields.join(" "));
+        let (name, fields) = (immutable.identity.name.clone(), immutable.fields.join(" "));
         (name, (fields, immutable.job, immutable.obstacle.clone()))
     });
-    let found: BTreeMap<_, _> = found.collect();
-    let expected = tests::rows![
-        "fixed", "data", None => None;
-        "operator", "spec.selector", None => None;
-        "binding", "roleRef", None => None;
-        "service", "spec.clusterIPs[0]", None => None;
-        "set", "spec", None => Some(Obstacle::Claims);
-        "finished", "spec.template", Some(JobState::Finished) => None;
-        "suspended", "spec.template.spec", Some(JobState::Unfinished) => None;
-        "operand", "spec", None => Some(Obstacle::Kind("the deletion may lose data of users"));
-        "foreign", "data", None => Some(Obstacle::Foreign);
-    ];
-    let expected =
-        expected.map(|(name, fields, job, obstacle)| (name, (fields.to_owned(), job, obstacle)));
-    assert_eq!(found, expected.into(), "{preview:#?}");
+    let expected = rows.map(|(object, _, fields, job, obstacle)| {
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        (name, (fields.to_owned(), job, obstacle))
+    });
+    let mut expected = BTreeMap::from(expected);
+    let foreign = ("data".to_owned(), None, Some(Obstacle::Foreign));
+    expected.insert("foreign".to_owned(), foreign);
+    assert_eq!(found.collect::<BTreeMap<_, _>>(), expected, "{preview:#?}");
     delete(&scene.crds(), &scene.crd_name()).await;
     scene.end().await;
 }

@@ -92,6 +92,5 @@ async fn b23_a_repository_is_cloned_over_ssh() {
     let key = json!({"ssh-privatekey": server.key(), "ssh-knownhosts": server.known_hosts()});
     put_secret(world, &secret, "kubernetes.io/ssh-auth", key).await;
     let bundle = unpacked(&name, private(&server.url("r.git"), &secret)).await;
-    let resolved = bundle.status.unwrap().resolved_source.unwrap().git.unwrap();
-    assert_eq!(resolved.reference.commit, Some(commit));
+    tests::assert_rows!(bundle.status.unwrap().resolved_source.unwrap().git.unwrap().reference.commit => Some(commit));
 }

@@ -18,7 +18,6 @@ impl<'a> Reader<'a> {
         Self::with_roles(world().await, roles).await
     }
 
-    /// Returns the same in another world.
     pub(super) async fn with_roles(world: &'a World, roles: &[&str]) -> Self {
         let (browser, base) = support::visit(world.client(), world.provisioner().await).await;
         support::apply_roles(world.cluster).await;

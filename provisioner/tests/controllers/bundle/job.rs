@@ -94,23 +94,20 @@ async fn node_delivers_content_and_job_is_deleted_with_bundle() {
 
     // The tag is resolved beforehand, and the image is a volume.
     let reference = image_volume(&pod).reference.unwrap();
-    let pinned = tag.replace(":v1", "@sha256:");
-    assert!(reference.starts_with(&pinned), "{reference}");
+    tests::assert_rows!(reference.starts_with(&tag.replace(":v1", "@sha256:")) => true, "{reference}");
     let spec = json!({"serviceAccountName": "unpack", "automountServiceAccountToken": false});
     assert_part(&pod, &json!({"spec": spec}));
     assert_eq!(job.owner_references()[0].uid, bundle.uid().unwrap());
     assert_eq!(job.labels()["core.rukpak.io/owner-name"], name);
     condition_is(world, &name, "UnpackPending", "").await;
     node.report(&pod, "Running", &json!({"running": {}})).await;
-    let running = condition_is(world, &name, "Unpacking", "").await;
-    assert_eq!(running.status.unwrap().phase, Some(Phase::Unpacking));
+    tests::assert_rows!(condition_is(world, &name, "Unpacking", "").await.status.unwrap().phase => Some(Phase::Unpacking));
 
     let sent = node.run(&pod, &content).await.unwrap();
     let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
     let status = bundle.status.as_ref().unwrap();
     assert_eq!(status.content_digest, Some(sent.packed.digest.to_string()));
-    let resolved = status.resolved_source.as_ref().unwrap().image.as_ref();
-    assert_eq!(resolved.unwrap().reference, reference);
+    tests::assert_rows!(status.resolved_source.as_ref().unwrap().image.as_ref().unwrap().reference => reference);
     assert_eq!(message(&bundle), "Successfully unpacked the image Bundle");
     assert_eq!(status.facts.conversion.as_ref().unwrap().objects, 1);
 

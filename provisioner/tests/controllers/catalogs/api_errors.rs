@@ -30,14 +30,11 @@ pub(crate) async fn deny_unless<T>(
     let version = "admissionregistration.k8s.io/v1";
     let name = resource.replace('/', ".");
     let metadata = json!({"name": name});
+    let rule = json!({"apiGroups": [group], "apiVersions": ["*"], "operations": [operation], "resources": [resource]});
+    let validation = json!({"expression": expression, "message": "nothing is done here"});
     let policy = json!({
         "apiVersion": version, "kind": "ValidatingAdmissionPolicy", "metadata": metadata,
-        "spec": {
-            "matchConstraints": {"resourceRules": [{
-                "apiGroups": [group], "apiVersions": ["*"], "operations": [operation], "resources": [resource],
-            }]},
-            "validations": [{"expression": expression, "message": "nothing is done here"}],
-        },
+        "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [validation]},
     });
     let binding = json!({
         "apiVersion": version, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata,

@@ -18,15 +18,11 @@ const NEWER: &str = "
 ";
 
 fn map(csvs: &str, head: &str) -> Value {
+    let channels = format!("[{{name: stable, currentCSV: {head}}}]");
+    let packages = format!("[{{packageName: tide, defaultChannel: stable, channels: {channels}}}]");
     json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tides", "namespace": "catalogs"},
-        "data": {
-            "customResourceDefinitions": "",
-            "clusterServiceVersions": csvs,
-            "packages": format!(
-                "- packageName: tide\n  defaultChannel: stable\n  channels: [{{name: stable, currentCSV: {head}}}]\n"
-            ),
-        },
+        "data": {"customResourceDefinitions": "", "clusterServiceVersions": csvs, "packages": packages},
     })
 }
 
@@ -63,23 +59,25 @@ async fn config_maps_are_served_and_followed() {
     shelf.reports("mine", read).await;
 
     // An interruption of the watch is reported only if it lasts. The last content is kept.
-    let error = || leader.ctx.catalogs.states().pop().unwrap().trouble;
+    let error = async || {
+        let state = leader.ctx.catalogs.states().pop().unwrap();
+        state.trouble.unwrap_or_default()
+    };
     let client = shelf.client();
     let warnings = async || notes_about(&client, "catalogs", "mine", "CatalogUnavailable").await;
-    let before = warnings().await;
+    let before = (String::new(), warnings().await);
     let mut doubts = leader.ctx.versions.changes();
     line.cut();
     for _ in 0..3 {
         // One watch has failed, and then another.
         doubts.changed().await.unwrap();
     }
-    assert_eq!((error(), warnings().await), (None, before));
-    let text = async || error().unwrap_or_default();
+    assert_eq!((error().await, warnings().await), before);
     let is_reported = |text: &String| text.starts_with("failed to get catalog config map tides: ");
-    until("it is reported", text, is_reported).await;
+    until("it is reported", error, is_reported).await;
     shelf.serves("mine", &ONE).await;
     line.restore().await;
-    until("no error", async || error(), Option::is_none).await;
+    until("no error", error, String::is_empty).await;
 
     // Of several changes, every client gets the latest.
     let both = map(&format!("{CSV}{NEWER}"), "tide.v1.1.0");
@@ -100,8 +98,7 @@ async fn config_maps_are_served_and_followed() {
     shelf.reports("mine", deleted).await;
     shelf.serves("mine", &BOTH).await;
     // Platform operators can choose from it.
-    let offered = leader.offers("tide");
-    assert_eq!(offered, ["catalogs/mine: tide.v1.0.0 tide.v1.1.0"]);
+    tests::assert_rows!(leader.offers("tide") => ["catalogs/mine: tide.v1.0.0 tide.v1.1.0"]);
 
     // A new ConfigMap of the same name has another uid.
     apply(&shelf.cluster, &map(CSV, "tide.v1.0.0")).await;

@@ -9,7 +9,7 @@ use std::{
 
 use catalog::{
     Limits, Source,
-    registry::{Cache, ObserveCalls, Service, serve},
+    registry::{Cache, ObserveCalls, Service},
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use tokio::{net::TcpListener, sync::oneshot};
@@ -23,6 +23,7 @@ use crate::cluster_operator::define;
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
+    calls: Arc<CallCount>,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
     _dir: TempDir,
@@ -50,20 +51,22 @@ impl Server {
         })
         .await;
         let address = listener.local_addr().unwrap();
+        let calls = Arc::<CallCount>::default();
+        let service = Service::with_observer(Arc::new(store), calls.clone()).unwrap();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
             let stopped = async { drop(stopped.await) };
-            serve(Arc::new(store), listener, stopped).await.unwrap();
+            service.serve(listener, stopped).await.unwrap();
         });
         Self {
             address,
+            calls,
             stop: Some(stop),
             task,
             _dir: dir,
         }
     }
 
-    /// Serves other documents at the same address.
     pub(crate) async fn replaced(self, documents: &[Value]) -> Self {
         Self::with_documents(Some(self.stop().await), documents).await
     }
@@ -91,23 +94,15 @@ async fn catalog_that_no_operator_chooses_from_is_not_read() {
     let leader = Leader::start(&shelf.cluster, HERE);
     let packages = ["tide".to_owned()];
     leader.ctx.catalogs.track_candidates(packages.into());
-    let dir = tempfile::tempdir().unwrap();
-    write_documents(dir.path(), &tide(&["1.0.0"]));
-    let caches = tempfile::tempdir().unwrap();
-    let cache = Cache::open(caches.path()).unwrap();
-    let built = cache.load_or_build(Source::Directory(dir.path()), &Limits::default());
-    let calls = Arc::<CallCount>::default();
-    let service = Service::with_observer(Arc::new(built.unwrap().0), calls.clone()).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    tokio::spawn(async move { service.serve(listener, std::future::pending()).await });
+    let server = Server::start(None, &["1.0.0"]).await;
+    let address = server.address.to_string();
     let ready = json!({"connectionState": {"lastObservedState": "READY"}});
     for (namespace, is_read) in [("served", false), ("catalogs", true)] {
         let spec = json!({"address": address});
         shelf.declare(namespace, "mine", spec).await;
         let name = format!("{namespace}/mine");
         shelf.reports(&name, ready.clone()).await;
-        assert_eq!(calls.0.load(Ordering::Relaxed) > 0, is_read, "{namespace}");
+        tests::assert_rows!(server.calls.0.load(Ordering::Relaxed) > 0 => is_read, "{namespace}");
     }
     leader.end().await;
 }
@@ -139,8 +134,7 @@ pub(super) async fn servers_are_asked_for_what_is_wanted_and_reported(shelf: &Sh
     // A catalog changes when another process serves it.
     server.stop().await;
     shelf.fails_with("mine", &address.to_string()).await;
-    let before = ["catalogs/mine: tide.v1.0.0 tide.v1.1.0"];
-    assert_eq!(shelf.offers("tide"), before);
+    tests::assert_rows!(shelf.offers("tide") => ["catalogs/mine: tide.v1.0.0 tide.v1.1.0"]);
     let failing = json!({
         "reason": "RegistryServerError", "message": "couldn't connect to registry - *",
         "connectionState": {"lastObservedState": "TRANSIENT_FAILURE"},

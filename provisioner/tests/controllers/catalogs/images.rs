@@ -3,7 +3,6 @@
 use tests::{Auth, Buildah, DATABASE_LABEL, DATABASE_TABLES, OWNER};
 
 use super::*;
-use crate::platform::support::bundle;
 
 /// Builds the image of a catalog with these versions of the package `tide`, and pushes it.
 pub(super) fn push_tide(registry: &Registry, name: &str, versions: &[&str]) -> String {
@@ -40,7 +39,6 @@ pub(crate) fn pull_secret(namespace: &str, name: &str, config: &str) -> Value {
     })
 }
 
-/// The rows of the database in an index image.
 const ROWS: &str = "
     INSERT INTO operatorbundle(name, csv, bundlepath, version) VALUES ('tide.v1.0.0', '{}', 'example.com/tide:1', '1.0.0');
     INSERT INTO package VALUES ('tide', 'stable');
@@ -93,23 +91,6 @@ async fn images_and_servers_are_read_and_reported() {
     shelf.image("old", &image).await;
     shelf.tide(&["old: 1.0.0"]).await;
     shelf.forget(&["old"]).await;
-
-    // Large packages do not hide others.
-    let whale = |at: usize| {
-        let image = format!("example.com/whale:v{at}");
-        bundle("whale", &format!("1.{at}.0"), &image)
-    };
-    let whales: Vec<Value> = (0..=5000).map(whale).collect();
-    let mut documents = [tide(&["1.0.0"]), package("whale", &whales)].concat();
-    // Larger than the limit of a document.
-    let text = "k".repeat(65 << 20);
-    documents.push(json!({"schema": "olm.package", "name": "kraken", "defaultChannel": "stable", "description": text}));
-    let image = push_documents(&registry, "org/large:v1", &documents, None);
-    shelf.image("mine", &image).await;
-    shelf.tide(&["mine: 1.0.0"]).await;
-    let limit = "catalogs/mine: unknown: the package has more than 5000 bundles";
-    assert_eq!(shelf.offers("whale"), [limit]);
-    shelf.forget(&["mine"]).await;
 
     // An image without a catalog is reported. Once the tag names a catalog, it is read after a change of the CatalogSource.
     let dir = tempfile::tempdir().unwrap();

@@ -101,18 +101,10 @@ async fn new_olm_takes_over_all_served_catalogs() {
     shelf.declare("catalogs", "late", plain.clone()).await;
     shelf.olm(1).await;
     shelf.declare("catalogs", "later", plain).await;
-    eventually("those that changed or came late wait for OLM", async || {
-        let states = leader.ctx.catalogs.states();
-        let waits = |name: &str| {
-            let mut of = states.iter().filter(|state| state.catalog.name == name);
-            let error = of.next().and_then(|state| state.trouble.clone());
-            error.is_some_and(|error| error.starts_with("OLM does not serve the catalog yet"))
-        };
-        (waits("changed") && waits("late") && waits("later"))
-            .then_some(())
-            .ok_or(format!("{states:?}"))
-    })
-    .await;
+    for name in ["changed", "late", "later"] {
+        let waits = "OLM does not serve the catalog yet";
+        leader.fails_with(name, waits).await;
+    }
     let record = record.lock().unwrap().clone();
     for (name, changes) in tests::rows![
         "tides " => &["is own", "is deleted", "is foreign"][..];
@@ -123,7 +115,6 @@ async fn new_olm_takes_over_all_served_catalogs() {
         assert_eq!(found.collect::<Vec<_>>(), changes, "{record:?}");
     }
     assert_eq!(record.len(), 7, "{record:?}");
-    let after = services.get("tides").await.unwrap();
-    assert_eq!(after.resource_version(), theirs.resource_version());
+    tests::assert_rows!(services.get("tides").await.unwrap().resource_version() => theirs.resource_version());
     assert_eq!(shelf.own::<EndpointSlice>(labels::CATALOG).await, []);
 }

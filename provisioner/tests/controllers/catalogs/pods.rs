@@ -101,9 +101,7 @@ impl Scene {
     /// Writes the status that a kubelet reports of a pod that serves this image.
     async fn is_ready(&self, pod: &str, digest: &str) {
         let status = json!({"status": {
-            "phase": "Running",
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "containerStatuses": [{
+            "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [{
                 "name": "registry-server", "image": "i", "imageID": format!("example.com/catalog@{digest}"),
                 "ready": true, "restartCount": 0,
             }],
@@ -156,8 +154,7 @@ async fn a_catalog_gets_a_pod_that_is_repaired_and_followed() {
 
     let outcome = scene.reconcile().await;
     assert_eq!(outcome.service, "tide-v1");
-    let is_starting = matches!(outcome.state, PodServingState::Starting(_));
-    assert!(is_starting, "{outcome:?}");
+    tests::assert_rows!(matches!(outcome.state, PodServingState::Starting(_)) => true, "{outcome:?}");
     let first = scene.names().await;
     assert_eq!(first.len(), 1);
     assert!(first[0].starts_with("tide.v1-"), "{first:?}");
@@ -166,8 +163,7 @@ async fn a_catalog_gets_a_pod_that_is_repaired_and_followed() {
     let service = services.get("tide-v1").await.unwrap();
     scene.reconcile().await;
     assert_eq!(scene.names().await, first);
-    let same = services.get("tide-v1").await.unwrap();
-    assert_eq!(same.resource_version(), service.resource_version());
+    tests::assert_rows!(services.get("tide-v1").await.unwrap().resource_version() => service.resource_version());
     scene.is_ready(&first[0], "sha256:11").await;
     assert_eq!(scene.reconcile().await.state, serving("sha256:11"));
 
@@ -183,8 +179,7 @@ async fn a_catalog_gets_a_pod_that_is_repaired_and_followed() {
     delete(&scene.api::<ServiceAccount>(), CATALOG).await;
     scene.reconcile().await;
     assert_eq!(services.get("tide-v1").await.unwrap().spec, service.spec);
-    let policy = policies.get("tide.v1-grpc-server").await.unwrap();
-    assert_eq!(policy.spec, before.spec);
+    tests::assert_rows!(policies.get("tide.v1-grpc-server").await.unwrap().spec => before.spec);
     policies.get("tide.v1-unpack-bundles").await.unwrap();
     scene.api::<ServiceAccount>().get(CATALOG).await.unwrap();
     delete(&services, "tide-v1").await;
@@ -206,21 +201,19 @@ async fn a_catalog_gets_a_pod_that_is_repaired_and_followed() {
     scene.reconcile().await;
     let first = scene.names().await.remove(0);
     scene.is_ready(&first, "sha256:11").await;
-    // In the meantime, the platform has added a pull secret.
+    // The platform adds a pull secret.
     let platform = json!({"imagePullSecrets": [{"name": "platform"}]});
     merge(&scene.api::<ServiceAccount>(), CATALOG, &platform).await;
     scene.reconcile().await;
     assert_eq!(scene.secrets().await, ["platform"]);
     scene.declare(json!(["s", ""])).await;
-    let outcome = scene.reconcile().await;
-    assert_eq!(outcome.state, serving("sha256:11"), "by the old pod");
+    tests::assert_rows!(scene.reconcile().await.state => serving("sha256:11"), "by the old pod");
     assert_eq!(scene.secrets().await, ["s", "platform"]);
     let mut pods = scene.pods().await;
     assert_eq!(pods.len(), 2, "the old pod serves until the new one does");
     pods.retain(|pod| pod.name_any() != first);
     let second = pods[0].name_any();
-    let secrets = pods.remove(0).spec.unwrap().image_pull_secrets;
-    assert_eq!(names(secrets), ["s", "platform"]);
+    tests::assert_rows!(names(pods.remove(0).spec.unwrap().image_pull_secrets) => ["s", "platform"]);
     scene.is_ready(&second, "sha256:11").await;
     assert_eq!(scene.reconcile().await.state, serving("sha256:11"));
     assert_eq!(scene.names().await, [second.as_str()]);
@@ -237,7 +230,6 @@ async fn a_catalog_gets_a_pod_that_is_repaired_and_followed() {
         let mut namespace = namespace_object(scene.namespace);
         namespace["metadata"]["labels"] = labels;
         apply(&scene.cluster, &namespace).await;
-        let found = is_restricted(&scene.client, scene.namespace).await;
-        assert_eq!(found.unwrap(), expected, "{namespace}");
+        tests::assert_rows!(is_restricted(&scene.client, scene.namespace).await.unwrap() => expected, "{namespace}");
     }
 }

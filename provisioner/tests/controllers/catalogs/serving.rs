@@ -6,9 +6,6 @@ mod restart;
 mod scale;
 mod support;
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
 
 pub(super) use self::support::{BOTH, HERE, ONE, bundles, stage};
@@ -94,8 +91,7 @@ async fn catalogs_are_served_behind_services_within_a_share() {
     shelf.emits("mine", "CatalogNotServed", theirs).await;
     let served = r#"{namespace="catalogs",name="mine"} 0"#;
     assert_eq!(leader.served(), [served]);
-    let after = services.get("mine").await.unwrap();
-    assert_eq!(before.resource_version(), after.resource_version());
+    tests::assert_rows!(before.resource_version() => services.get("mine").await.unwrap().resource_version());
     assert_eq!(list(&shelf.slices("catalogs")).await, []);
     // Platform operators choose from the catalog all the same.
     let states = leader.ctx.catalogs.states();
@@ -123,7 +119,6 @@ async fn catalogs_are_served_behind_services_within_a_share() {
     quota::a_namespace_takes_no_more_than_its_share(&shelf, &registry).await;
 }
 
-/// Waits until the port is closed.
 async fn serves_nothing(port: u16) {
     let served = async || bundles(port).await.ok();
     until("the port is closed", served, Option::is_none).await;
@@ -131,20 +126,14 @@ async fn serves_nothing(port: u16) {
 
 async fn changes_are_reverted(shelf: &Shelf) {
     let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));
-    delete(&services, "my-tides").await;
-    shelf.serves("my-tides", &BOTH).await;
     let name = list(&slices).await[0].name_any();
+    delete(&services, "my-tides").await;
     delete(&slices, &name).await;
     shelf.serves("my-tides", &BOTH).await;
     let trap = json!({"spec": {"selector": {"app": "trap"}, "type": "NodePort"}});
     merge(&services, "my-tides", &trap).await;
-    let service = async || services.get("my-tides").await.unwrap();
-    let is_reverted = |service: &Service| {
-        let spec = service.spec.as_ref().unwrap();
-        let selector = spec.selector.as_ref();
-        selector.is_none_or(BTreeMap::is_empty) && spec.type_.as_deref() == Some("ClusterIP")
-    };
-    until("no selector", service, is_reverted).await;
+    let reverted = json!({"spec": {"selector": null, "type": "ClusterIP"}});
+    wait_part(services, "my-tides", reverted).await;
     let trap = json!({"endpoints": [{"addresses": ["198.51.100.1"]}]});
     merge(&slices, &name, &trap).await;
     shelf.serves("my-tides", &BOTH).await;

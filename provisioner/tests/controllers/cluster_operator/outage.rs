@@ -30,7 +30,7 @@ async fn only_lasting_watch_failures_close_the_gate() {
     relay.fails(Fault::Busy(&["/clusterversions"]));
     let provisioner = platform.start_with(through(&relay)).await;
     gate_fails(&platform, "failed to list clusterversions: ").await;
-    core_becomes(&platform, ("Available", "True"), "").await;
+    core_becomes(&platform, "Available=True", "").await;
     relay.restore();
     gate_opens(&platform).await;
 
@@ -52,11 +52,11 @@ async fn only_lasting_watch_failures_close_the_gate() {
     gate_fails(&platform, "failed to list bundleinstances: ").await;
     assert!(began.elapsed() > Duration::from_secs(25));
     let away = "Failed to list the platform operators: failed to list platformoperators: ";
-    let degraded = ("Degraded", "True");
-    operator_becomes(&platform, CORE, degraded, "PlatformOperatorsUnknown", away).await;
+    let degraded = "Degraded=True PlatformOperatorsUnknown";
+    reports(&platform, CORE, degraded, away).await;
     relay.restore();
     gate_opens(&platform).await;
-    core_becomes(&platform, ("Degraded", "False"), "").await;
+    core_becomes(&platform, "Degraded=False", "").await;
     drop(provisioner);
 
     // An API server that does not answer at all, neither to lists nor to discovery.

@@ -29,7 +29,7 @@ async fn openshift_manifest_grants_sufficient_permissions() {
     become_openshift(&platform, &["Completed 4.12.7"]).await;
     let nothing = "No platform operators are present in the cluster";
     becomes(&platform, "Available=True AsExpected", nothing).await;
-    core_becomes(&platform, ("Available", "True"), "").await;
+    core_becomes(&platform, "Available=True", "").await;
     // Only the ClusterOperator remains as gate.
     wait_deleted(statuses, "cluster").await;
     // Without an owner, the ClusterOperator would never be deleted.
@@ -51,8 +51,7 @@ async fn openshift_manifest_grants_sufficient_permissions() {
     merge(&operators, AGGREGATED, &orphan).await;
     platform.declare(json!({"package": {"name": "typo"}})).await;
     let installing = "Progressing=True PlatformOperatorsInstalling";
-    let operator = becomes(&platform, installing, "Installing 1 of 1").await;
-    assert_eq!(operator.owner_references(), []);
+    tests::assert_rows!(becomes(&platform, installing, "Installing 1 of 1").await.owner_references() => []);
     let is_notice = |line: &Value| line.to_string().contains("kept when rukpak is uninstalled");
     assert!(provisioner.lines().iter().any(is_notice));
 }

@@ -19,7 +19,7 @@ async fn reports_are_retried_until_written() {
     let relay = Relay::new(platform.world.cluster).await;
     relay.fails(Fault::Busy(&["/platform-operators-aggregated/status"]));
     let provisioner = platform.start_with(through(&relay)).await;
-    core_becomes(&platform, ("Available", "True"), "").await;
+    core_becomes(&platform, "Available=True", "").await;
     let written = |name: &str, is: u8| format!("rukpak_report_written{{name=\"{name}\"}} {is}");
     provisioner.counts(&written(CORE, 1)).await;
     provisioner.counts(&written(AGGREGATED, 0)).await;
@@ -59,7 +59,7 @@ async fn reports_are_retried_until_written() {
         let ready = "Ready for upgrade";
         let made = becomes(&platform, "Upgradeable=True AsExpected", ready).await;
         assert_eq!(made.status.unwrap().versions[0].version, "0.0.1-snapshot");
-        core_becomes(&platform, ("Available", "True"), "at 0.0.1-snapshot").await;
+        core_becomes(&platform, "Available=True", "at 0.0.1-snapshot").await;
     }
     for name in [AGGREGATED, CORE] {
         delete(&api, name).await;
@@ -76,8 +76,7 @@ async fn reports_are_retried_until_written() {
         create(&api, &ClusterOperator::new(name, ClusterOperatorSpec {})).await;
     }
     let available = "The platform operator manager is available at 4.13.0";
-    let core = core_becomes(&platform, ("Available", "True"), available).await;
-    assert_eq!(core.metadata.owner_references, None);
+    tests::assert_rows!(core_becomes(&platform, "Available=True", available).await.metadata.owner_references => None);
     let aggregated = becomes(&platform, "Available=True AsExpected", NONE).await;
     assert_eq!(aggregated.metadata.owner_references, None);
     assert_eq!(aggregated.status.unwrap().versions[0].version, "4.13.0");

@@ -112,10 +112,8 @@ async fn bundle_content_is_served_to_readers() {
     assert!(!text.contains("ClusterServiceVersion"), "{text}");
     assert_eq!(answer.header("etag"), format!("\"{}\"", digest(&plain)));
 
-    let again = site.get(&format!("{path}?content=plain"), &token).await;
-    assert_eq!(again.body, answer.body);
-    let original = site.get(&format!("{path}?content=original"), &token).await;
-    assert_eq!(original.content(), content);
+    tests::assert_rows!(site.get(&format!("{path}?content=plain"), &token).await.body => answer.body);
+    tests::assert_rows!(site.get(&format!("{path}?content=original"), &token).await.content() => content);
 }
 
 #[tokio::test]
@@ -148,8 +146,7 @@ async fn every_download_takes_a_slot() {
     // A client that has the upload already needs no slot.
     let request = site.request(Method::GET, &upload, &token).await;
     let tag = format!("\"{}\"", digest(&content));
-    let unchanged = Answer::from_request(request.header("If-None-Match", tag)).await;
-    assert_eq!(unchanged.status, 304);
+    tests::assert_rows!(Answer::from_request(request.header("If-None-Match", tag)).await.status => 304);
 
     drop(stalled);
     assert_eq!(site.get(&upload, &token).await.content(), content);

@@ -293,14 +293,14 @@ impl Site {
 }
 
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     pub(super) status: StatusCode,
     pub(super) headers: http::HeaderMap,
     pub(super) body: Vec<u8>,
 }
 
 impl Answer {
-    pub(super) async fn from_request(request: RequestBuilder) -> Self {
+    pub(crate) async fn from_request(request: RequestBuilder) -> Self {
         let response = request.send().await.unwrap();
         Self {
             status: response.status(),
@@ -314,7 +314,7 @@ impl Answer {
         value.unwrap_or_default()
     }
 
-    pub(super) fn rejection(&self) -> (u16, String, String) {
+    pub(crate) fn rejection(&self) -> (u16, String, String) {
         let problem: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         let text = |key: &str| problem[key].as_str().unwrap_or_default().to_owned();
         (self.status.as_u16(), text("reason"), text("message"))

@@ -68,8 +68,7 @@ async fn replicas_share_one_ca_that_is_replaced_and_rotated() {
     delete(&site.config_maps(), NAME).await;
     annotate(&site, json!({"example.com/note": "x"})).await;
     assert_eq!(site.ca().await, first);
-    let secret = site.secrets().get(NAME).await.unwrap();
-    assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/tls"));
+    tests::assert_rows!(site.secrets().get(NAME).await.unwrap().type_.as_deref() => Some("kubernetes.io/tls"));
     delete(&site.secrets(), NAME).await;
     let second = another(&site, &first).await;
     assert!(is_trusted(&site, &second).await);
@@ -99,8 +98,7 @@ async fn replicas_share_one_ca_that_is_replaced_and_rotated() {
     let signs = async || is_trusted(&site, &first).await;
     until("succession", signs, |signs| !signs).await;
     // A client that has read the ConfigMap in that month still trusts the service.
-    assert!(is_trusted(&site, &both).await);
-    assert!(is_trusted(&site, &site.ca().await).await);
+    assert!(is_trusted(&site, &both).await && is_trusted(&site, &site.ca().await).await);
     site.stop().await;
 }
 

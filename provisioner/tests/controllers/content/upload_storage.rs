@@ -54,8 +54,7 @@ async fn uploads_outlast_the_store_and_damage_is_noticed() {
     let (disk, memory) = (1 << 30, 0);
     let empty = Store::open(dir.path(), Budget { disk, memory }).unwrap();
     let upload = restore(&site, &bundle).await.unwrap().unwrap();
-    let back = upload.store(&empty, &Options::default()).unwrap();
-    assert_eq!(back.digest, digest(&content));
+    tests::assert_rows!(upload.store(&empty, &Options::default()).unwrap().digest => digest(&content));
     assert_eq!(upload_of(&site, &bundle, &content).await, AlreadyStored);
 
     // Another upload replaces a longer or incomplete one.
@@ -64,8 +63,7 @@ async fn uploads_outlast_the_store_and_damage_is_noticed() {
     assert_eq!(restored(&site, &bundle).await, Some(digest(&short)));
     for number in 1..3 {
         let name = format!("{}-upload-{number}", bundle.name_any());
-        let left = site.config_maps().get_opt(&name).await.unwrap();
-        assert_eq!(left, None, "{name}");
+        tests::assert_rows!(site.config_maps().get_opt(&name).await.unwrap() => None, "{name}");
     }
     // The process was killed before the index was written.
     let index = format!("{}-upload", bundle.name_any());
@@ -135,12 +133,8 @@ async fn large_uploads_are_kept_in_a_persistent_store() {
     assert_eq!(answer.status, 201, "{:?}", answer.rejection());
     assert_eq!(maps(&site).await, [format!("{name}-upload")]);
     let upload = restore(&site, &bundle).await.unwrap().unwrap();
-    assert_eq!(
-        (upload.digest(), upload.archive()),
-        (digest(&content), None)
-    );
-    let path = format!("/uploads/{name}.tgz");
-    assert_eq!(site.get(&path, &token).await.content(), content);
+    tests::assert_rows!((upload.digest(), upload.archive()) => (digest(&content), None));
+    tests::assert_rows!(site.get(&format!("/uploads/{name}.tgz"), &token).await.content() => content);
     // Content that a value holds cannot be removed.
     let stored = upload.store(&site.store, &Options::default()).unwrap();
     assert_eq!(stored.digest, digest(&content));

@@ -78,8 +78,7 @@ async fn uploads_are_kept_or_rejected_without_a_trace() {
     // The Bundle is unpacked from other content, and the uploaded content equals that of the others.
     let fourth = site.waiting().await;
     site.unpacked(&fourth, &digest(&other)).await;
-    let late = site.upload(&fourth.name_any(), &token, &content).await;
-    assert_eq!(late.rejection().1, "AlreadyUnpacked");
+    tests::assert_rows!(site.upload(&fourth.name_any(), &token, &content).await.rejection().1 => "AlreadyUnpacked");
     assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
 
     clear(&site).await;
@@ -90,19 +89,15 @@ async fn uploads_are_kept_or_rejected_without_a_trace() {
     assert_eq!(answer.status, 201, "{:?}", answer.rejection());
     let accepted: Value = serde_json::from_slice(&answer.body).unwrap();
     assert_eq!(accepted["digest"], digest(&content).to_string());
-    let expected = ["upload", "upload-0"].map(|suffix| format!("{name}-{suffix}"));
-    assert_eq!(maps(&site).await, expected);
+    tests::assert_rows!(maps(&site).await => ["upload", "upload-0"].map(|suffix| format!("{name}-{suffix}")));
 
     let status = site.fresh(&bundle).await.status.unwrap();
     assert_eq!(status.phase, Some(Phase::Pending));
     let condition = &status.conditions[0];
-    let found = [&condition.type_, &condition.status, &condition.reason];
-    assert_eq!(found, ["Unpacked", "False", "UnpackPending"]);
-    let message = "received bundle upload, waiting for provisioner to unpack it.";
-    assert_eq!(condition.message, message);
+    tests::assert_rows!([&condition.type_, &condition.status, &condition.reason] => ["Unpacked", "False", "UnpackPending"]);
+    tests::assert_rows!(condition.message => "received bundle upload, waiting for provisioner to unpack it.");
 
-    let path = format!("/uploads/{name}.tgz");
-    assert_eq!(site.get(&path, &token).await.content(), content);
+    tests::assert_rows!(site.get(&format!("/uploads/{name}.tgz"), &token).await.content() => content);
     assert_eq!(restored(&site, &bundle).await, Some(digest(&content)));
 
     uploads_are_answered_as_rukpak_answers_them(&site, &token).await;
@@ -115,8 +110,7 @@ async fn uploads_are_answered_as_rukpak_answers_them(site: &Site, token: &str) {
     answer.assert_rejected(404, "NotFound", "Bundle absent not found");
     let other = site.bundle("plain", image()).await.name_any();
     let (status, _, message) = site.upload(&other, token, &first).await.rejection();
-    let expected = r#"bundle source type is "image"; expected "upload""#;
-    assert_eq!((status, &*message), (409, expected));
+    tests::assert_rows!((status, &*message) => (409, r#"bundle source type is "image"; expected "upload""#));
 
     let mut deleted = Bundle::new(&unique("bundle"), site.waiting().await.spec);
     deleted.metadata.finalizers = Some(vec!["example.com/wait".to_owned()]);
@@ -147,8 +141,7 @@ async fn uploads_are_answered_as_rukpak_answers_them(site: &Site, token: &str) {
         site.patch(&bundle, &lost).await;
         assert_eq!(site.upload(&name, token, &first).await.status, 204);
         assert_eq!(restored(site, &bundle).await, Some(digest(&first)));
-        let conditions = site.fresh(&bundle).await.status.unwrap().conditions;
-        assert!(find(&conditions, CONTENT_AVAILABLE).is_none());
+        tests::assert_rows!(find(&site.fresh(&bundle).await.status.unwrap().conditions, CONTENT_AVAILABLE) => None);
     }
     site.store.remove(&digest(&second)).unwrap();
     let (status, _, message) = site.upload(&name, token, &second).await.rejection();

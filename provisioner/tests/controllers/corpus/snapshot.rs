@@ -16,7 +16,6 @@ const TRANSIENT: &[&str] = &["Event", "ComponentStatus"];
 pub(super) struct Everything(BTreeSet<String>);
 
 impl Everything {
-    /// Lists every kind that can be listed.
     pub(super) async fn now(client: &Client) -> Result<Self, String> {
         let mut kinds = listable(client.clone()).await?;
         kinds.retain(|kind| !TRANSIENT.contains(&kind.kind.as_str()));

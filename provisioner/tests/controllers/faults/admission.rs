@@ -71,8 +71,7 @@ async fn admission_is_reported_and_never_pressed() {
     sleep(WHILE).await;
     stage.audit.since(&mark).at_most(20, "changed by a webhook");
     let maps: Api<ConfigMap> = Api::namespaced(world.client(), &name);
-    let map = maps.get("map-0").await.unwrap();
-    assert_eq!(map.data.unwrap()["text"], "changed");
+    tests::assert_rows!(maps.get("map-0").await.unwrap().data.unwrap()["text"] => "changed");
 
     // After the removal of the webhook, the declared objects are applied with the next version at the latest.
     hook.remove(world).await;

@@ -42,16 +42,16 @@ impl Hook {
     }
 
     async fn register(world: &World, name: &str, client: Value, site: Option<Site>) -> Self {
+        let operations = ["CREATE", "UPDATE"];
+        let webhook = json!({
+            "name": "hook.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
+            "clientConfig": client, "timeoutSeconds": 5,
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": operations}],
+        });
         let configuration = json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": name},
-            "webhooks": [{
-                "name": "hook.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
-                "failurePolicy": "Fail", "clientConfig": client, "timeoutSeconds": 5,
-                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
-                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
-                    "operations": ["CREATE", "UPDATE"]}],
-            }],
+            "metadata": {"name": name}, "webhooks": [webhook],
         });
         world.apply(&configuration).await;
         let hook = Self {

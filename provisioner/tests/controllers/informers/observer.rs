@@ -30,13 +30,11 @@ pub(crate) struct Observer {
     woken: mpsc::UnboundedReceiver<String>,
 }
 
-/// An object as it was applied.
 pub(crate) struct Object {
     pub(crate) identity: Identity,
     pub(crate) applied: AppliedObject,
 }
 
-/// Returns a kind as the API server serves it.
 pub(crate) fn kind(resource: ApiResource) -> Arc<ApiKind> {
     Arc::new(ApiKind {
         resource,
@@ -52,12 +50,11 @@ impl Observer {
     /// Creates watches that use another connection to the API server than the test itself.
     pub(crate) async fn through(name: &str, config: Config) -> Self {
         let cluster = Cluster::shared().await.unwrap();
-        let accounts = ImpersonatedClients::new(config).unwrap();
         let (sender, woken) = mpsc::unbounded_channel();
         Self {
             cluster,
             namespace: cluster.temp_namespace(name).await.unwrap(),
-            watches: Informers::new(Arc::new(accounts), sender),
+            watches: Informers::new(Arc::new(ImpersonatedClients::new(config).unwrap()), sender),
             woken,
         }
     }
@@ -118,7 +115,6 @@ impl Observer {
         self.watches.set_watched(instance, account, &requested);
     }
 
-    /// Reports an applied object to the watches.
     pub(crate) fn applied(&self, instance: &str, object: &Object) {
         let applied = BTreeMap::from([(object.identity.clone(), object.applied.clone())]);
         self.watches.record_applied(instance, &applied);

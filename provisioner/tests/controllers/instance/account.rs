@@ -71,8 +71,7 @@ async fn grant(world: &World, name: &str) -> String {
 async fn tenant(world: &World, prefix: &str) -> (String, TempNamespace, ServiceAccountRef, String) {
     let (name, space) = fresh(world, prefix).await;
     let account = installer(world, space.name()).await;
-    let objects = [map(space.name(), "a", &[("v", "1")])];
-    install(world, &name, &account, &objects).await;
+    install(world, &name, &account, &[a(space.name(), "1")]).await;
     let granted = grant(world, &name).await;
     world.wait_instance(&name, "Healthy", "True").await;
     (name, space, account, granted)
@@ -129,8 +128,7 @@ async fn operator_is_installed_with_the_reported_permissions() {
     let operator = format!("{name}-operator");
     let before = operators.get(&operator).await.unwrap().uid();
     support::delete(&operators, &operator).await;
-    let is_new = |deployment: &Deployment| (deployment.uid() != before).then_some(());
-    wait_for(operators.clone(), &operator, "recreated", is_new).await;
+    support::wait_recreated(operators.clone(), &operator, before).await;
     let (owned, roles) = (owned_by(&name), world.api::<ClusterRole>());
     let role = roles.list(&owned).await.unwrap().items.remove(0);
     patch_as_other(&roles, &role.name_any(), json!({"rules": []})).await;
@@ -140,8 +138,7 @@ async fn operator_is_installed_with_the_reported_permissions() {
     world.uninstall(&name).await;
     wait_deleted(operators, &operator).await;
     wait_deleted(roles, &role.name_any()).await;
-    let bindings: Api<ClusterRoleBinding> = world.api();
-    assert_eq!(bindings.list(&owned).await.unwrap().items, []);
+    tests::assert_rows!(world.api::<ClusterRoleBinding>().list(&owned).await.unwrap().items => []);
 }
 
 #[tokio::test]
@@ -161,11 +158,9 @@ async fn revoked_permissions_are_reported_and_affect_no_others() {
         &format!("ConfigMap {space}/a"),
         "grant this permission to the account",
     ];
-    let instance = wait_message(world, name, "Installed", &parts).await;
-    assert_eq!(line(&instance, "Installed"), "True ReconcileFailed");
+    tests::assert_rows!(line(&wait_message(world, name, "Installed", &parts).await, "Installed") => "True ReconcileFailed");
     has_value(world, other.name(), "a", "v", "1").await;
-    let bystanding = read(world, bystander).await;
-    assert_eq!(line(&bystanding, "Installed"), "True InstallationSucceeded");
+    tests::assert_rows!(line(&read(world, bystander).await, "Installed") => "True InstallationSucceeded");
     has_value(world, space.name(), "a", "v", "2").await;
 
     // The roles still exist: only their bindings are created.
@@ -178,46 +173,31 @@ async fn revoked_permissions_are_reported_and_affect_no_others() {
     let api: Api<BundleInstance> = world.api();
     support::delete(&api, name).await;
     let parts = ["grant this permission", &format!("ConfigMap {space}/a")];
-    let instance = wait_message(world, name, "Progressing", &parts).await;
-    assert_eq!(line(&instance, "Progressing"), "True Retrying");
+    tests::assert_rows!(line(&wait_message(world, name, "Progressing", &parts).await, "Progressing") => "True Retrying");
     maps(world, space.name()).get("a").await.unwrap();
     kubectl(world.cluster, "apply --filename -", granted).await;
     wait_deleted(api, name).await;
     wait_deleted(maps(world, space.name()), "a").await;
-    another_account_is_checked_and_used(world, bystander, other_account).await;
-    world.uninstall(bystander).await;
-}
 
-/// The permissions of another account in the spec are checked at once, and repairs use that account.
-async fn another_account_is_checked_and_used(world: &World, name: &str, first: &ServiceAccountRef) {
-    let (cluster, namespace) = (world.cluster, first.namespace.as_str());
-    let second = service_account(cluster, namespace, "second").await;
-    change(world, name, json!({"spec": {"serviceAccount": second}})).await;
-    let lacking = wait_message(world, name, "Installed", &["apply the manifest below"]).await;
+    // The permissions of another account in the spec are checked at once.
+    let namespace = other.name();
+    let second = service_account(world.cluster, namespace, "second").await;
+    let patch = json!({"spec": {"serviceAccount": second}});
+    change(world, bystander, patch).await;
+    let lacking = wait_message(world, bystander, "Installed", &["apply the manifest below"]).await;
     assert_eq!(line(&lacking, "Installed"), "True ReconcileFailed");
-
-    let space = Some(namespace);
-    bind(cluster, space, "second", "cluster-admin", &second).await;
-    wait_reason(world, name, "Installed", "InstallationSucceeded").await;
-    revoke(world, first).await;
-    patch_as_other(&maps(world, namespace), "a", json!({"data": {"v": "2"}})).await;
+    // The recorded revision is repaired with the first account, because the others have no permission.
+    let api = maps(world, namespace);
+    patch_as_other(&api, "a", json!({"data": {"v": "2"}})).await;
     has_value(world, namespace, "a", "v", "1").await;
-}
-
-/// Removes the binding that lets the provisioner impersonate an account, and waits until that is reported.
-async fn revoked_trust_is_reported(world: &World, name: &str, space: &str, binding: &str) {
-    let line_of_command = format!("delete rolebinding {binding} --namespace {space}");
-    kubectl(world.cluster, &line_of_command, "").await;
-    let altered = async || {
-        let altered = json!({"data": {"v": unique("v")}});
-        patch_as_other(&maps(world, space), "a", altered).await;
-        let instance = read(world, name).await;
-        let line = line(&instance, "Installed");
-        format!("{line} {}", message(&instance, "Installed"))
-    };
-    let pattern = "True ReconcileFailed *bind ClusterRole bundle-instance-impersonator*";
-    let is_reported = |text: &String| tests::table::matches(pattern, text);
-    support::until("the missing binding is reported", altered, is_reported).await;
+    // Later repairs use the second account.
+    let (cluster, space) = (world.cluster, Some(namespace));
+    bind(cluster, space, "second", "cluster-admin", &second).await;
+    wait_reason(world, bystander, "Installed", "InstallationSucceeded").await;
+    revoke(world, other_account).await;
+    patch_as_other(&api, "a", json!({"data": {"v": "2"}})).await;
+    has_value(world, namespace, "a", "v", "1").await;
+    world.uninstall(bystander).await;
 }
 
 // parity: complaint-13
@@ -225,8 +205,7 @@ async fn revoked_trust_is_reported(world: &World, name: &str, space: &str, bindi
 async fn account_problems_are_reported_with_their_remedies() {
     let world = modest().await;
     let (name, space) = fresh(world, "account").await;
-    let objects = [map(space.name(), "a", &[("v", "1")])];
-    declare(world, &name, &objects).await;
+    declare(world, &name, &[a(space.name(), "1")]).await;
     let parts = [
         "lacks permissions",
         "bind ClusterRole provisioner-install-anything",
@@ -240,8 +219,7 @@ async fn account_problems_are_reported_with_their_remedies() {
     change(world, &name, json!({"spec": {"serviceAccount": named}})).await;
     let missing = format!("ServiceAccount {space}/installer does not exist: ");
     let refused = wait_message(world, &name, "Installed", &[&missing]).await;
-    let expected = missing + "create it, or correct spec.serviceAccount";
-    assert_eq!(message(&refused, "Installed"), expected);
+    tests::assert_rows!(message(&refused, "Installed") => missing + "create it, or correct spec.serviceAccount");
 
     // The provisioner is not allowed to impersonate the account.
     let deletion = format!("delete rolebinding bundle-instance-impersonator --namespace {space}");
@@ -259,8 +237,20 @@ async fn account_problems_are_reported_with_their_remedies() {
     grant(world, &name).await;
     world.wait_instance(&name, "Healthy", "True").await;
 
+    // Without its binding, the provisioner reports that it is not allowed to impersonate the account.
     let binding = command.split_whitespace().nth(2).unwrap();
-    revoked_trust_is_reported(world, &name, space.name(), binding).await;
+    let deletion = format!("delete rolebinding {binding} --namespace {space}");
+    kubectl(world.cluster, &deletion, "").await;
+    let altered = async || {
+        let altered = json!({"data": {"v": unique("v")}});
+        patch_as_other(&maps(world, space.name()), "a", altered).await;
+        let instance = read(world, &name).await;
+        let line = line(&instance, "Installed");
+        format!("{line} {}", message(&instance, "Installed"))
+    };
+    let pattern = "True ReconcileFailed *bind ClusterRole bundle-instance-impersonator*";
+    let is_reported = |text: &String| tests::table::matches(pattern, text);
+    support::until("the missing binding is reported", altered, is_reported).await;
     kubectl(world.cluster, command, "").await;
     has_value(world, space.name(), "a", "v", "1").await;
     world.uninstall(&name).await;
@@ -282,14 +272,10 @@ async fn the_install_file_belongs_to_no_bundle() {
         crd,
         map(space.name(), "a", &[]),
         cluster_role("provisioner"),
-        json!({
-            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "provisioner"},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "provisioner"}, "subjects": [],
-        }),
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": policy}, "spec": {"policyName": policy, "validationActions": ["Audit"]},
-        }),
+        json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "provisioner"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "provisioner"}, "subjects": []}),
+        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": policy}, "spec": {"policyName": policy, "validationActions": ["Audit"]}}),
         deployment(support::SYSTEM, "core", 0, "v1", "ready"),
     ];
     let roles = world.api::<ClusterRole>();
@@ -308,8 +294,9 @@ async fn the_install_file_belongs_to_no_bundle() {
         "Deployment rukpak-system/core would be created in the provisioner's namespace",
         "CustomResourceDefinition bundles.core.rukpak.io belongs to the provisioner",
     ];
-    let refused = refused(world, &name, &["ClusterRole provisioner"]).await;
-    assert_message(&refused, "Installed", &parts);
+    let refused = refused(world, &name, &parts).await;
+    let message = message(&refused, "Installed");
+    assert!(!message.contains(labels::ADOPT), "{message}");
     world.uninstall(&name).await;
     no_bundles(world, &name).await;
     assert_eq!(state().await, before);
@@ -322,7 +309,7 @@ async fn policies_permit_upgrades_and_garbage_collection() {
     let world = modest().await;
     for cascade in ["orphan", "background", "foreground"] {
         let (name, space, ..) = tenant(world, "upkeep").await;
-        upgrade(world, &name, "v2", &[map(space.name(), "a", &[("v", "2")])]).await;
+        upgrade(world, &name, "v2", &[a(space.name(), "2")]).await;
         has_value(world, space.name(), "a", "v", "2").await;
         world.wait_instance(&name, "Healthy", "True").await;
         let deletion = format!("delete bundleinstance {name} --cascade={cascade}");

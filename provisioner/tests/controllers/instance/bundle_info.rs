@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// Returns a registry bundle with many properties.
 fn talkative(name: &str, version: &str) -> manifests::content::Content {
     let properties = json!({"properties": [
         {"type": "olm.maxOpenShiftVersion", "value": "4.12"},
@@ -71,21 +70,16 @@ async fn r1_registry_bundles_become_ready_and_report_their_info() {
     assert_eq!(deployment.status.unwrap().ready_replicas, Some(1));
     let pod = deployment.spec.unwrap().template.spec.unwrap();
     let env = pod.containers[0].env.clone().unwrap();
-    let tested = env.iter().find(|env| env.name == "TESTED").unwrap();
-    assert_eq!(tested.value.as_deref(), Some("yes"));
+    tests::assert_rows!(env.iter().find(|env| env.name == "TESTED").unwrap().value.as_deref() => Some("yes"));
     are_counted(world).await;
 
     // Another config of the instance reinstalls the same bundle.
     let bundle = status.installed_bundle_name.clone();
     let selector = |selector: Value| json!({"spec": {"config": {"deploymentConfig": {"nodeSelector": selector}}}});
     change(world, &name, selector(json!({"disk": "slow"}))).await;
-    let is_slow = |deployment: &Deployment| {
-        let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
-        (pod.node_selector.as_ref()?["disk"] == "slow").then_some(())
-    };
-    wait_for(operators.clone(), &operator, "slow", is_slow).await;
-    let now = read(world, &name).await.status.unwrap();
-    assert_eq!(now.installed_bundle_name, bundle);
+    let slow = json!({"spec": {"template": {"spec": {"nodeSelector": {"disk": "slow"}}}}});
+    support::wait_part(operators.clone(), &operator, slow).await;
+    tests::assert_rows!(read(world, &name).await.status.unwrap().installed_bundle_name => bundle);
 
     // An invalid config is reported, and the operator keeps running.
     change(world, &name, selector(json!(3))).await;
@@ -106,17 +100,12 @@ async fn r2_unsuitable_registry_bundles_are_rejected_with_the_reason() {
     let good = image(&world.push(&format!("{name}:v1"), &good).await);
     world.instance(&name, "registry", good).await;
     let before = world.wait_instance(&name, "Installed", "True").await;
-    let namespace = before.status.as_ref().unwrap().install_namespace.clone();
-    assert_eq!(namespace, Some(format!("{name}-system")));
-    let csv = json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+    tests::assert_rows!(before.status.as_ref().unwrap().install_namespace.clone() => Some(format!("{name}-system")));
+    let modes = json!([{"type": "OwnNamespace", "supported": false}]);
+    let install = json!({"strategy": "deployment", "spec": {"deployments": []}});
+    let csv = json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
         "metadata": {"name": format!("{name}.v2.0.0")},
-        "spec": {
-            "version": "2.0.0",
-            "installModes": [{"type": "OwnNamespace", "supported": false}],
-            "install": {"strategy": "deployment", "spec": {"deployments": []}},
-        },
-    });
+        "spec": {"version": "2.0.0", "installModes": modes, "install": install}});
     let content = support::operator(&name, "2.0.0", &[("manifests/csv.yaml", csv)]);
     let source = image(&world.push(&format!("{name}:v2"), &content).await);
     point_at(world, &name, &source).await;
@@ -129,7 +118,6 @@ async fn r2_unsuitable_registry_bundles_are_rejected_with_the_reason() {
     world.uninstall(&name).await;
 }
 
-/// An upgrade that needs a newer Kubernetes waits for an override of its content.
 async fn newer_kubernetes_takes_an_override(world: &World, before: &BundleInstance) {
     let name = before.name_any();
     let content = support::operator(&name, "2.0.0", &[]);
@@ -155,9 +143,11 @@ async fn newer_kubernetes_takes_an_override(world: &World, before: &BundleInstan
     let (_, quoted) = text.split_once("digest: \"").unwrap();
     let (digest, _) = quoted.split_once('"').unwrap();
     assert_eq!(new.overrides, []);
-    let allow = |digest: &str| json!({"spec": {"overrides": [{"constraint": "minKubeVersion", "digest": digest, "reason": "tested"}]}});
-    let other = format!("sha256:{}", "1".repeat(64));
-    change(world, &name, allow(&other)).await;
+    let allow = |digest: &str| {
+        let allowed = json!({"constraint": "minKubeVersion", "digest": digest, "reason": "tested"});
+        json!({"spec": {"overrides": [allowed]}})
+    };
+    change(world, &name, allow(&format!("sha256:{}", "1".repeat(64)))).await;
     let other = status(&observed(world, &name).await);
     assert_eq!(other.facts.version.as_deref(), Some("1.0.0"));
     assert_eq!(other.overrides, []);

@@ -14,11 +14,10 @@ async fn drift_is_repaired_within_a_second() {
     install(world, &name, &objects.collect::<Vec<_>>()).await;
 
     let api = maps(world, space.name());
-    let none = json!({labels::OWNER_NAME: null, labels::OWNER_KIND: null});
     for (kind, patch) in tests::rows![
         "changed" => Some(json!({"data": {"v": "2"}}));
         "removed" => Some(json!({"data": {"v": null}}));
-        "labels" => Some(json!({"metadata": {"labels": none}}));
+        "labels" => Some(json!({"metadata": {"labels": {labels::OWNER_NAME: null, labels::OWNER_KIND: null}}}));
         "deleted" => None;
     ] {
         let took = quickest(0..3, async |number| {
@@ -27,11 +26,9 @@ async fn drift_is_repaired_within_a_second() {
                 Some(patch) => patch_as_other(&api, &object, patch.clone()).await,
                 None => support::delete(&api, &object).await,
             }
-            let is_repaired = |found: &ConfigMap| {
-                let is_owned = found.labels().get(labels::OWNER_NAME)? == &name;
-                (is_owned && found.data.as_ref()?.get("v")? == "1").then_some(())
-            };
-            wait_for(api.clone(), &object, "repaired", is_repaired).await;
+            let repaired =
+                json!({"metadata": {"labels": {labels::OWNER_NAME: name}}, "data": {"v": "1"}});
+            support::wait_part(api.clone(), &object, repaired).await;
         })
         .await;
         assert!(took < Duration::from_secs(1), "{kind}: {took:?}");
@@ -49,9 +46,8 @@ async fn replicas_that_were_scaled_are_left_to_the_scaler() {
     let api = deployments(world, space.name());
     let params = tests::with!(PatchParams, field_manager: Some("autoscaler".to_owned()));
     let is_scaled = async |version: &str, replicas: i32| {
-        let is_version =
-            |found: &Deployment| (found.labels().get("version")? == version).then_some(());
-        let found = wait_for(api.clone(), "web", version, is_version).await;
+        let part = json!({"metadata": {"labels": {"version": version}}});
+        let found = support::wait_part(api.clone(), "web", part).await;
         assert_eq!(found.spec.unwrap().replicas, Some(replicas), "{version}");
     };
     for replicas in [3, 5] {
@@ -65,8 +61,7 @@ async fn replicas_that_were_scaled_are_left_to_the_scaler() {
 
     upgrade(world, &name, "v2", &of("v2")).await;
     is_scaled("v2", 5).await;
-    let progressing = read(world, &name).await;
-    assert!(!message(&progressing, "Progressing").contains("repeatedly"));
+    assert!(!message(&read(world, &name).await, "Progressing").contains("repeatedly"));
     world.uninstall(&name).await;
 }
 
@@ -76,8 +71,7 @@ async fn paused_instance_is_not_reconciled_and_can_be_deleted() {
     let (paused, other) = (unique("paused"), unique("unpaused"));
     let space = world.cluster.temp_namespace("paused").await.unwrap();
     for (name, object) in [(&paused, "a"), (&other, "b")] {
-        let objects = [map(space.name(), object, &[("v", "1")])];
-        install(world, name, &objects).await;
+        install(world, name, &[map(space.name(), object, &[("v", "1")])]).await;
     }
     change(world, &paused, json!({"spec": {"paused": true}})).await;
     let instance = wait_reason(world, &paused, "Progressing", "Paused").await;
@@ -91,10 +85,8 @@ async fn paused_instance_is_not_reconciled_and_can_be_deleted() {
     has_value(world, space.name(), "b", "v", "1").await;
     assert_eq!(api.get("a").await.unwrap().data.unwrap()["v"], "2");
 
-    let third = [map(space.name(), "a", &[("v", "3")])];
-    upgrade(world, &paused, "v2", &third).await;
-    let live = observed(world, &paused).await;
-    assert_eq!(line(&live, "Progressing"), "False Paused");
+    upgrade(world, &paused, "v2", &[a(space.name(), "3")]).await;
+    tests::assert_rows!(line(&observed(world, &paused).await, "Progressing") => "False Paused");
     assert_eq!(bundles(world, &paused).await.len(), 1);
     assert_eq!(api.get("a").await.unwrap().data.unwrap()["v"], "2");
 

@@ -46,8 +46,7 @@ async fn i11_simultaneous_installations_have_exactly_one_owner() {
         // Only the winner has applied it, once.
         let entries = found.metadata.managed_fields.unwrap();
         assert_eq!(entries.len(), 1, "{entries:?}");
-        let own = api.get_opt(&format!("{loser}-own")).await.unwrap();
-        assert_eq!(own, None);
+        tests::assert_rows!(api.get_opt(&format!("{loser}-own")).await.unwrap() => None);
 
         world.uninstall(&winner).await;
         let deleted = Instant::now();
@@ -87,11 +86,9 @@ async fn existing_objects_are_adopted_only_if_annotated() {
         "/helm already exists and is managed by the Helm release db/etcd: ",
         &format!("core.rukpak.io/adopt={name}"),
     ];
-    let refused = refused(world, &name, &[]).await;
-    assert_message(&refused, "Installed", &parts);
+    refused(world, &name, &parts).await;
     for (object, before) in &before {
-        let after = api.get(object).await.unwrap();
-        assert_eq!(after.resource_version(), before.resource_version());
+        tests::assert_rows!(api.get(object).await.unwrap().resource_version() => before.resource_version());
     }
 
     // An annotation that names another instance permits no adoption.
@@ -152,16 +149,14 @@ async fn existing_namespace_is_unchanged_unless_adopted() {
     world.uninstall(&name).await;
 }
 
-/// Objects that are kept when they leave the bundle or when the instance is deleted.
 #[tokio::test]
 async fn kept_objects_are_released_on_prune_and_on_uninstall() {
     let (world, name, space) = start("kept").await;
     let next = unique("kept-next");
     let api = maps(world, space.name());
     let retained = |object: &str| {
-        let annotations = json!({labels::KEEP: "true"});
         let map = map(space.name(), object, &[("v", "1")]);
-        tests::with!(map => |map| map["metadata"]["annotations"] = annotations)
+        tests::with!(map => |map| map["metadata"]["annotations"] = json!({labels::KEEP: "true"}))
     };
     let plain = map(space.name(), "plain", &[]);
     let v1 = [retained("pruned"), retained("removed"), plain];

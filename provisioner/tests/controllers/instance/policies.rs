@@ -12,7 +12,6 @@ struct Scene {
 }
 
 impl Scene {
-    /// Installs the CRD, and waits until all objects exist.
     async fn new(prefix: &str, policy: CrdDeletionPolicy) -> Self {
         let this = Self::prepare(prefix).await;
         this.install(policy, this.widget_crd(), None).await;
@@ -25,8 +24,7 @@ impl Scene {
     }
 
     async fn install(&self, policy: CrdDeletionPolicy, crd: Value, preflight: Option<Preflight>) {
-        let objects = [crd, self.operator()];
-        declare_with(self.world, &self.name, &objects, |spec| {
+        declare_with(self.world, &self.name, &[crd, self.operator()], |spec| {
             spec.crd_deletion_policy = policy;
             // The operator never becomes healthy in this test. CRDs are pruned nevertheless.
             spec.progress_deadline_seconds = Some(1);
@@ -62,12 +60,9 @@ impl Scene {
         custom_resources(self.world, self.space.name(), [&group, version, "Widget"])
     }
 
-    /// Creates a custom resource of a user.
     async fn widget(&self, version: &str, name: &str, finalizers: &[&str]) {
-        let widget = json!({
-            "apiVersion": format!("{}/{version}", self.group()), "kind": "Widget",
-            "metadata": {"name": name, "finalizers": finalizers}, "spec": {"size": 1},
-        });
+        let widget = json!({"apiVersion": format!("{}/{version}", self.group()), "kind": "Widget",
+            "metadata": {"name": name, "finalizers": finalizers}, "spec": {"size": 1}});
         let widget = serde_json::from_value(widget).unwrap();
         let widgets = self.widgets(version);
         eventually("a Widget can be created", async || {
@@ -77,22 +72,13 @@ impl Scene {
         .await;
     }
 
-    async fn remove_finalizers(&self, name: &str) {
-        let patch = json!({"metadata": {"finalizers": null}});
-        patch_as_other(&self.widgets("v1"), name, patch).await;
-    }
-
-    /// Waits until a condition of the instance mentions these parts during the uninstall.
-    async fn wait_message(&self, parts: &[&str]) {
-        wait_message(self.world, &self.name, "Progressing", parts).await;
-    }
-
     /// Returns the note of the Event about the retained CRD. The Event outlives the instance.
     async fn released(&self) -> String {
-        let notes = async || support::notes(self.world, &self.name, "Released").await;
-        let is_reported = |notes: &Vec<String>| !notes.is_empty();
-        let notes = support::until("an Event about the CRD", notes, is_reported);
-        notes.await.remove(0)
+        support::found("an Event about the CRD", async || {
+            let notes = support::notes(self.world, &self.name, "Released").await;
+            notes.into_iter().next()
+        })
+        .await
     }
 
     /// Checks that the CRD exists without an owner, and deletes the CRD.
@@ -124,10 +110,10 @@ impl Scene {
         for version in crd["spec"]["versions"].as_array_mut().unwrap() {
             version["storage"] = (version["name"] == stored).into();
         }
-        crd["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
-            "conversionReviewVersions": ["v1"],
-            "clientConfig": {"service": {"namespace": "default", "name": "nowhere", "path": "/convert"}},
-        }});
+        let service = json!({"namespace": "default", "name": "nowhere", "path": "/convert"});
+        let webhook =
+            json!({"conversionReviewVersions": ["v1"], "clientConfig": {"service": service}});
+        crd["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": webhook});
         crd
     }
 
@@ -146,18 +132,15 @@ impl Scene {
         support::delete(&self.widgets("v1"), "precious").await;
         upgrade(self.world, &self.name, "v4", &[self.operator()]).await;
         wait_deleted(self.crds(), &self.crd()).await;
-        let settled = self.has_left().await;
-        assert_eq!(settled.status.unwrap().released, [""; 0]);
+        tests::assert_rows!(self.has_left().await.status.unwrap().released => [""; 0]);
         self.world.uninstall(&self.name).await;
     }
 
     /// Waits until the inventory of the instance contains only the workload.
     async fn has_left(&self) -> BundleInstance {
-        becomes(self.world, &self.name, "settled without it", |status| {
-            let settled = condition(&status.conditions, "Progressing")?.status == "False";
-            (settled && status.inventory.as_ref()?.count == 1).then_some(())
-        })
-        .await
+        let conditions = json!([{"type": "Progressing", "status": "False"}]);
+        let part = json!({"status": {"conditions": conditions, "inventory": {"count": 1}}});
+        support::wait_part(self.world.api(), &self.name, part).await
     }
 }
 
@@ -177,8 +160,7 @@ async fn used_crd_is_retained_and_adopted_by_the_same_name() {
     has_parts(&scene.released().await, &parts);
     let policy = CrdDeletionPolicy::DeleteIfUnused;
     scene.install(policy, scene.widget_crd(), None).await;
-    let again = scene.widgets("v1").get("precious").await.unwrap();
-    assert_eq!(again.uid(), uid);
+    tests::assert_rows!(scene.widgets("v1").get("precious").await.unwrap().uid() => uid);
 
     // Without custom resources the CRD is deleted.
     support::delete(&scene.widgets("v1"), "precious").await;
@@ -214,19 +196,16 @@ async fn i12_only_uninstalls_delete_custom_resources_unless_retained() {
         "example.com/operator",
         "set spec.crdDeletionPolicy to Retain",
     ];
-    scene.wait_message(&parts).await;
+    wait_message(world, &scene.name, "Progressing", &parts).await;
     assert_eq!(scene.widgets("v1").get_opt("free").await.unwrap(), None);
     // The operator that has to finalize the other custom resource still exists.
-    let operator = deployments(world, space).get("operator").await.unwrap();
-    assert_eq!(operator.metadata.deletion_timestamp, None);
-    let crd = scene.crds().get(&scene.crd()).await.unwrap();
-    assert_eq!(crd.metadata.deletion_timestamp, None);
+    tests::assert_rows!(deployments(world, space).get("operator").await.unwrap().metadata.deletion_timestamp => None);
+    tests::assert_rows!(scene.crds().get(&scene.crd()).await.unwrap().metadata.deletion_timestamp => None);
 
     scene.set_policy("Retain").await;
     scene.is_deleted().await;
-    let left = scene.widgets("v1").get("held").await.unwrap();
-    assert!(left.metadata.deletion_timestamp.is_some());
-    scene.remove_finalizers("held").await;
+    tests::assert_rows!(scene.widgets("v1").get("held").await.unwrap().metadata.deletion_timestamp.is_some() => true);
+    finalize(&scene.widgets("v1"), "held").await;
     scene.is_kept().await;
 }
 
@@ -237,10 +216,10 @@ async fn retain_releases_a_crd_that_another_client_deletes() {
     support::delete(&scene.crds(), &scene.crd()).await;
     scene.request_deletion().await;
     let parts = ["customresourcecleanup", &scene.crd()];
-    scene.wait_message(&parts).await;
+    wait_message(scene.world, &scene.name, "Progressing", &parts).await;
     scene.set_policy("Retain").await;
     scene.is_deleted().await;
-    scene.remove_finalizers("stuck").await;
+    finalize(&scene.widgets("v1"), "stuck").await;
     wait_deleted(scene.crds(), &scene.crd()).await;
 }
 
@@ -255,14 +234,12 @@ async fn crds_that_leave_a_bundle_are_pruned_if_unused() {
         let scene = Scene::new("retained", policy).await;
         scene.widget("v1", "precious", &[]).await;
         upgrade(scene.world, &scene.name, "v2", &[scene.operator()]).await;
-        let settled = scene.has_left().await;
-        let released = settled.status.unwrap().released;
+        let released = scene.has_left().await.status.unwrap().released;
         assert_eq!(released.len(), 1, "{released:?}");
         has_parts(&released[0], &[&scene.crd(), why]);
         let precious = scene.widgets("v1").get("precious").await.unwrap();
         assert_eq!(precious.metadata.deletion_timestamp, None);
-        let crd = scene.crds().get(&scene.crd()).await.unwrap();
-        assert_eq!(crd.metadata.deletion_timestamp, None);
+        tests::assert_rows!(scene.crds().get(&scene.crd()).await.unwrap().metadata.deletion_timestamp => None);
         if policy == CrdDeletionPolicy::DeleteIfUnused {
             scene.leave_unused().await;
             continue;
@@ -279,8 +256,7 @@ async fn crds_that_leave_a_bundle_are_pruned_if_unused() {
 async fn current_storage_version_needs_no_conversion() {
     let scene = Scene::prepare("stored").await;
     let policy = CrdDeletionPolicy::DeleteIfUnused;
-    let crd = scene.unconvertible("v2");
-    scene.install(policy, crd, None).await;
+    scene.install(policy, scene.unconvertible("v2"), None).await;
     scene.widget("v2", "new", &[]).await;
     scene.world.uninstall(&scene.name).await;
     assert_has(scene.released().await, "1 custom resource is left");
@@ -299,11 +275,8 @@ async fn unreadable_custom_resources_are_reported_and_keep_their_crd() {
     // The custom resource is in a version that is no longer the storage version.
     let objects = [scene.unconvertible("v2"), scene.operator()];
     upgrade(scene.world, &scene.name, "v2", &objects).await;
-    wait_for(scene.crds(), &scene.crd(), "stored", |crd| {
-        let stored = crd.spec.versions.iter().find(|version| version.storage)?;
-        (stored.name == "v2").then_some(())
-    })
-    .await;
+    let part = json!({"spec": {"versions": [{"name": "v2", "storage": true}]}});
+    support::wait_part(scene.crds(), &scene.crd(), part).await;
 
     scene.request_deletion().await;
     let parts = [
@@ -311,10 +284,9 @@ async fn unreadable_custom_resources_are_reported_and_keep_their_crd() {
         "make sure that the conversion webhook of its CRD is running",
         "set spec.crdDeletionPolicy to Retain",
     ];
-    scene.wait_message(&parts).await;
+    wait_message(scene.world, &scene.name, "Progressing", &parts).await;
     // The operator that could convert them still exists.
-    let operators = deployments(scene.world, scene.space.name());
-    assert!(operators.get_opt("operator").await.unwrap().is_some());
+    tests::assert_rows!(deployments(scene.world, scene.space.name()).get_opt("operator").await.unwrap().is_some() => true);
 
     scene.set_policy("DeleteIfUnused").await;
     scene.is_deleted().await;

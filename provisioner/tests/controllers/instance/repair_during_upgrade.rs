@@ -11,41 +11,6 @@ async fn deleted_and_back(world: &World, namespace: &str, objects: &[&str]) -> D
     .await
 }
 
-/// Labels of the template that no Bundle can have.
-async fn invalid_labels_stop_no_repair(world: &World, name: &str, namespace: &str) {
-    let labels = |labels: Value| json!({"spec": {"template": {"metadata": {"labels": labels}}}});
-    change(world, name, labels(json!({"not a label!": "x"}))).await;
-    let parts = ["not a label!", "spec.template", "correct"];
-    let refused = wait_message(world, name, "HasValidBundle ReconcileFailed", &parts).await;
-    assert_eq!(line(&refused, "HasValidBundle"), "Unknown ReconcileFailed");
-
-    let took = deleted_and_back(world, namespace, &["a", "b", "c"]).await;
-    assert!(took < Duration::from_secs(1), "{took:?}");
-    let instance = world.wait_instance(name, "Healthy", "True").await;
-    assert_eq!(line(&instance, "Installed"), "True InstallationSucceeded");
-    assert_eq!(line(&instance, "HasValidBundle"), "Unknown ReconcileFailed");
-    assert_eq!(bundles(world, name).await.len(), 1);
-
-    let valid = labels(json!({"not a label!": null, "good": "x"}));
-    change(world, name, valid).await;
-    wait_reason(world, name, "HasValidBundle", "UnpackSuccessful").await;
-    let is_correct = |all: &Vec<Bundle>| all.len() == 1 && all[0].labels().contains_key("good");
-    bundles_become(world, name, "as corrected", is_correct).await;
-}
-
-/// An install namespace that does not exist.
-async fn missing_namespace_stops_no_repair(world: &World, name: &str) {
-    let missing = json!({"spec": {"installNamespace": format!("{name}-nowhere")}});
-    change(world, name, missing).await;
-    let part = "-nowhere\" does not exist";
-    wait_message(world, name, "Installed ReconcileFailed", &[part]).await;
-    // The object is repaired in its old namespace.
-    let took = deleted_and_back(world, "default", &[name]).await;
-    assert!(took < Duration::from_secs(3), "{took:?}");
-    let instance = world.wait_instance(name, "Healthy", "True").await;
-    assert_eq!(line(&instance, "Installed"), "True ReconcileFailed");
-}
-
 #[tokio::test]
 async fn installed_objects_are_repaired_while_changes_are_rejected() {
     let (world, name, space) = start("keep").await;
@@ -54,8 +19,32 @@ async fn installed_objects_are_repaired_while_changes_are_rejected() {
     let unplaced = tests::with!(map("", &name, &[("v", "1")]) => |map| map["metadata"]["namespace"] = Value::Null);
     install(world, &name, &[a, b, c, unplaced]).await;
 
-    invalid_labels_stop_no_repair(world, &name, space.name()).await;
-    missing_namespace_stops_no_repair(world, &name).await;
+    // Labels of the template that no Bundle can have.
+    let labels = |labels: Value| json!({"spec": {"template": {"metadata": {"labels": labels}}}});
+    change(world, &name, labels(json!({"not a label!": "x"}))).await;
+    let parts = ["not a label!", "spec.template", "correct"];
+    let refused = wait_message(world, &name, "HasValidBundle ReconcileFailed", &parts).await;
+    assert_eq!(line(&refused, "HasValidBundle"), "Unknown ReconcileFailed");
+    let took = deleted_and_back(world, space.name(), &["a", "b", "c"]).await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    let instance = world.wait_instance(&name, "Healthy", "True").await;
+    assert_eq!(line(&instance, "Installed"), "True InstallationSucceeded");
+    assert_eq!(line(&instance, "HasValidBundle"), "Unknown ReconcileFailed");
+    assert_eq!(bundles(world, &name).await.len(), 1);
+    let valid = labels(json!({"not a label!": null, "good": "x"}));
+    change(world, &name, valid).await;
+    wait_reason(world, &name, "HasValidBundle", "UnpackSuccessful").await;
+    let is_correct = |all: &Vec<Bundle>| all.len() == 1 && all[0].labels().contains_key("good");
+    bundles_become(world, &name, "as corrected", is_correct).await;
+
+    // The install namespace does not exist. The object is repaired in its old namespace.
+    let missing = json!({"spec": {"installNamespace": format!("{name}-nowhere")}});
+    change(world, &name, missing).await;
+    let part = "-nowhere\" does not exist";
+    wait_message(world, &name, "Installed ReconcileFailed", &[part]).await;
+    let took = deleted_and_back(world, "default", &[&name]).await;
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    tests::assert_rows!(line(&world.wait_instance(&name, "Healthy", "True").await, "Installed") => "True ReconcileFailed");
     world.uninstall(&name).await;
     wait_deleted(maps(world, "default"), &name).await;
 }

@@ -1,19 +1,5 @@
-//! A user whose only permissions are those on Bundles replaces the Bundles of an instance. None of the user's content is
-//! installed.
-//!
-//! | moment at which a Bundle is replaced | test |
-//! | --- | --- |
-//! | before it is created: its name is taken | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
-//! | created, and not recorded | [`restarts::restarts_install_no_foreign_bundle`] |
-//! | recorded, and not unpacked | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
-//! | unpacked, and not applied | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
-//! | applied in part | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
-//! | applied, and not healthy | [`records::unhealthy_and_rolled_back_bundles_are_not_replaced`] |
-//! | applied and healthy | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
-//! | before and after a rollback | [`records::unhealthy_and_rolled_back_bundles_are_not_replaced`] |
-//! | while the provisioner is down | [`restarts::restarts_install_no_foreign_bundle`] |
-//! | not adopted yet, and the status cannot be written | [`restarts::restarts_install_no_foreign_bundle`] |
-//! | all the time | [`upgrades::restless_squatter_gets_nothing_installed`] |
+//! A user whose only permissions are those on Bundles replaces the Bundles of an instance, at each moment from before their
+//! creation to after a rollback, and during downtime. None of the user's content is installed.
 
 mod records;
 mod restarts;
@@ -30,8 +16,6 @@ use super::*;
 
 /// The value that only the squatter's content has.
 const FOREIGN: &str = "foreign";
-/// The number of attempts of the squatter to take a name.
-const ATTEMPTS: usize = 5;
 
 /// A user with all verbs on Bundles, and no other permission.
 struct Squatter<'w> {
@@ -106,19 +90,16 @@ impl<'w> Squatter<'w> {
 
     /// Returns a Bundle with the same name, labels, annotations and ownerReferences, and foreign content.
     fn copy(&self, bundle: &Bundle) -> Bundle {
-        let mut copy = support::bundle(&bundle.name_any(), "plain", self.content.clone());
+        let copy = support::bundle(&bundle.name_any(), "plain", self.content.clone());
         let metadata = bundle.metadata.clone();
-        copy.metadata.labels = metadata.labels;
-        copy.metadata.annotations = metadata.annotations;
-        copy.metadata.owner_references = metadata.owner_references;
-        copy
+        tests::with!(copy => metadata.labels: metadata.labels, metadata.annotations: metadata.annotations,
+            metadata.owner_references: metadata.owner_references)
     }
 
     /// Deletes a Bundle and creates its foreign copy.
     async fn replace(&self, bundle: &Bundle) -> Option<Bundle> {
-        let copy = self.copy(bundle);
-        for _ in 0..ATTEMPTS {
-            let name = bundle.name_any();
+        let (name, copy) = (bundle.name_any(), self.copy(bundle));
+        for _attempt in 0..5 {
             let _ = self.bundles.delete(&name, &DeleteParams::default()).await;
             if let Ok(created) = self.bundles.create(&PostParams::default(), &copy).await {
                 return Some(created);
@@ -141,10 +122,8 @@ impl Observer {
         let maps = maps(world, namespace);
         let mut events = watcher(maps.clone(), watcher::Config::default()).boxed();
         // The watch begins at the end of the list.
-        while !matches!(
-            events.try_next().await.unwrap(),
-            Some(watcher::Event::InitDone)
-        ) {}
+        let is_end = |event: &watcher::Event<ConfigMap>| matches!(event, watcher::Event::InitDone);
+        while !is_end(&events.try_next().await.unwrap().unwrap()) {}
         let observed = tokio::spawn(async move {
             let mut observed = BTreeSet::new();
             while let Some(event) = events.try_next().await.unwrap() {
@@ -164,16 +143,16 @@ impl Observer {
         Self { maps, observed }
     }
 
-    /// Fails if the squatter's content was ever in the cluster. Returns `name` and `name=value` of all observed ConfigMaps.
-    async fn finish(self) -> BTreeSet<String> {
+    /// Fails if the squatter's content was ever in the cluster, or one of these `name=value` was not.
+    async fn finish(self, expected: &[&str]) {
         let last = tests::with!(ConfigMap::default() => metadata.name: Some(Self::LAST.to_owned()));
         let params = PostParams::default();
         self.maps.create(&params, &last).await.unwrap();
         let observed = self.observed.await.unwrap();
-        let mut objects = observed.iter();
-        let has_foreign = objects.any(|object| object.contains(FOREIGN));
-        assert!(!has_foreign, "{observed:?}");
-        observed
+        tests::assert_rows!(observed.iter().any(|object| object.contains(FOREIGN)) => false, "{observed:?}");
+        for map in expected {
+            assert!(observed.contains(*map), "{map} of {observed:?}");
+        }
     }
 }
 
@@ -190,21 +169,18 @@ async fn squatted<'w>(
     (name, space, squatter, observer)
 }
 
-fn a(namespace: &str, version: &str) -> Value {
-    map(namespace, "a", &[("v", version)])
-}
-
 fn only_a(namespace: &str) -> Vec<Value> {
     vec![a(namespace, "1")]
 }
 
 /// Returns a Deployment whose pods run or fail, and a ConfigMap `a` with the version.
 fn web(namespace: &str, version: &str, fate: &str) -> Vec<Value> {
-    let web = deployment(namespace, "web", 1, version, fate);
-    vec![web, a(namespace, version)]
+    vec![
+        deployment(namespace, "web", 1, version, fate),
+        a(namespace, version),
+    ]
 }
 
-/// Stores objects in a ConfigMap of the system namespace.
 async fn store(world: &World, name: &str, objects: &[Value]) {
     let file = |(number, object): (usize, &Value)| (format!("{number}.yaml"), object.to_string());
     let data: BTreeMap<String, String> = objects.iter().enumerate().map(file).collect();
@@ -229,13 +205,22 @@ async fn installed_is_recorded(world: &World, name: &str) -> InstalledBundle {
         let status = read(world, name).await.status.unwrap();
         let recorded = status.installed.ok_or("nothing is recorded")?;
         let all = bundles(world, name).await;
-        let mut created = status.bundles.iter();
-        let is_created = created.any(|created| created.uid == recorded.uid);
+        let is_created = status
+            .bundles
+            .iter()
+            .any(|created| created.uid == recorded.uid);
         let exists = all.iter().any(|bundle| recorded.is(bundle));
         let found = (is_created && exists).then_some(recorded);
         found.ok_or_else(|| format!("{all:?}"))
     })
     .await
+}
+
+/// Waits until a version is applied and its Bundle is recorded, and returns the record.
+async fn is_installed(world: &World, name: &str, space: &str, version: &str) -> InstalledBundle {
+    has_value(world, space, "a", "v", version).await;
+    wait_reason(world, name, "Installed", "InstallationSucceeded").await;
+    installed_is_recorded(world, name).await
 }
 
 async fn is_deleted(world: &World, name: &str, bundle: &Bundle) {

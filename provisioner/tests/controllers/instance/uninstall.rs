@@ -12,27 +12,9 @@ fn orphaning() -> DeleteParams {
     tests::with!(DeleteParams, propagation_policy: Some(PropagationPolicy::Orphan))
 }
 
-/// Requests the deletion of an instance, and does not wait.
 async fn request_deletion(world: &World, name: &str, params: &DeleteParams) {
     let api: Api<BundleInstance> = world.api();
     api.delete(name, params).await.unwrap();
-}
-
-/// Orphaned objects are adopted by an instance of the same name.
-async fn orphaned_map_is_adopted(world: &World, name: &str, source: BundleSource) {
-    let api = maps(world, name);
-    let before = api.get("a").await.unwrap().uid();
-    request_deletion(world, name, &orphaning()).await;
-    wait_deleted::<BundleInstance>(world.api(), name).await;
-    no_bundles(world, name).await;
-    let orphan = api.get("a").await.unwrap();
-    assert_eq!(orphan.uid(), before);
-    assert_eq!(orphan.metadata.owner_references, None);
-    assert_eq!(orphan.metadata.deletion_timestamp, None);
-
-    world.instance(name, "plain", source).await;
-    world.wait_instance(name, "Installed", "True").await;
-    assert_eq!(api.get("a").await.unwrap().uid(), before);
 }
 
 // parity: rukpak-9, i9, platform-19, openshift-10, g4, rukpak-32, rukpak-40, rukpak-41
@@ -51,15 +33,27 @@ async fn uninstall_in_both_modes_keeps_only_namespaces() {
             cluster_role(&name),
         ];
         let source = declare(world, &name, &objects).await;
-        let installed = world.wait_instance(&name, "Installed", "True").await;
-        assert_eq!(installed.status.unwrap().inventory.unwrap().count, 6);
-        orphaned_map_is_adopted(world, &name, source).await;
+        tests::assert_rows!(world.wait_instance(&name, "Installed", "True").await.status.unwrap().inventory.unwrap().count => 6);
+
+        // Orphaned objects are adopted by an instance of the same name.
+        let api = maps(world, &name);
+        let before = api.get("a").await.unwrap().uid();
+        request_deletion(world, &name, &orphaning()).await;
+        wait_deleted::<BundleInstance>(world.api(), &name).await;
+        no_bundles(world, &name).await;
+        let orphan = api.get("a").await.unwrap();
+        assert_eq!(orphan.uid(), before);
+        assert_eq!(orphan.metadata.owner_references, None);
+        assert_eq!(orphan.metadata.deletion_timestamp, None);
+        world.instance(&name, "plain", source).await;
+        world.wait_instance(&name, "Installed", "True").await;
+        tests::assert_rows!(api.get("a").await.unwrap().uid() => before);
 
         request_deletion(world, &name, &params).await;
         wait_deleted(world.api::<BundleInstance>(), &name).await;
         let crd = format!("widgets.{group}");
         wait_deleted(world.api::<CustomResourceDefinition>(), &crd).await;
-        wait_deleted(maps(world, &name), "a").await;
+        wait_deleted(api, "a").await;
         wait_deleted(deployments(world, &name), "operator").await;
         wait_deleted(world.api::<ClusterRole>(), &name).await;
         no_bundles(world, &name).await;
@@ -78,8 +72,7 @@ async fn instances_are_removed_in_every_state() {
     // The Bundle of the instance is being unpacked. The server accepts connections and never answers.
     let name = unique("pending");
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let url = format!("http://{}/bundle.tgz", silent.local_addr().unwrap());
-    let source = json!({"type": "http", "http": {"url": url}});
+    let source = json!({"type": "http", "http": {"url": format!("http://{}/bundle.tgz", silent.local_addr().unwrap())}});
     let source = serde_json::from_value(source).unwrap();
     world.instance(&name, "plain", source).await;
     wait_reason(world, &name, "HasValidBundle", "UnpackPending").await;
@@ -92,8 +85,7 @@ async fn instances_are_removed_in_every_state() {
     let mut invalid = deployment(space.name(), "operator", 1, "1", "ready");
     invalid["spec"]["selector"]["matchLabels"]["app"] = "another".into();
     let crd = support::crd(&format!("{name}.example.com"), "Widget");
-    let objects = [map(space.name(), "a", &[]), crd, invalid];
-    declare(world, &name, &objects).await;
+    declare(world, &name, &[map(space.name(), "a", &[]), crd, invalid]).await;
     wait_message(world, &name, "Installed InstallFailed", &["operator"]).await;
     // It belongs to an earlier wave.
     maps(world, space.name()).get("a").await.unwrap();
@@ -121,15 +113,14 @@ async fn finalizer_delays_the_uninstall_and_no_object_is_recreated() {
         "example.com/rival",
         "remove the finalizers",
     ];
-    let waiting = wait_reason(world, &name, "Progressing", "Uninstalling").await;
-    assert_message(&waiting, "Progressing", &parts);
+    wait_message(world, &name, "Progressing Uninstalling", &parts).await;
     assert_eq!(api.get_opt("free").await.unwrap(), None);
 
     // Neither another template nor another object causes a write.
     upgrade(world, &name, "v2", &[map(space.name(), "comes", &[])]).await;
     observed(world, &name).await;
     patch_as_other(&api, "held", json!({"data": {"more": "text"}})).await;
-    patch_as_other(&api, "held", json!({"metadata": {"finalizers": null}})).await;
+    finalize(&api, "held").await;
     wait_deleted(world.api::<BundleInstance>(), &name).await;
     no_bundles(world, &name).await;
     let left = api.list(&ListParams::default()).await.unwrap();

@@ -49,11 +49,9 @@ impl Scene {
         let image = self.bundles[0]["image"].as_str().unwrap();
         let instances = self.platform.instances();
         let tide = wait_recreated(instances, "tide", Some(before.to_owned())).await;
-        let source = tide.spec.template.spec.source.image.unwrap();
-        assert_eq!(source.reference, image);
+        tests::assert_rows!(tide.spec.template.spec.source.image.unwrap().reference => image);
         self.platform.has("tide", "1.0.0").await;
-        let choices = self.platform.choices("tide").await;
-        assert!(!choices.contains(&"1.1.0".to_owned()), "{choices:?}");
+        tests::assert_rows!(self.platform.choices("tide").await.contains(&"1.1.0".to_owned()) => false);
     }
 
     async fn annotation(&self) -> Option<String> {
@@ -97,8 +95,7 @@ async fn choice_is_recorded_and_deleted_instance_is_recreated() {
     let delays = all.windows(2).map(|pair| pair[1].duration_since(pair[0]));
     let delays: Vec<Duration> = delays.map(|delay| delay.try_into().unwrap()).collect();
     // Watch events also cause reconciles at the start. Without back-off, the interval was two seconds.
-    let longest = delays.iter().max().unwrap();
-    assert!(*longest >= Duration::from_secs(5), "{delays:?}");
+    tests::assert_rows!(*delays.iter().max().unwrap() >= Duration::from_secs(5) => true, "{delays:?}");
     allow(platform.world.cluster, status.1).await;
     // A change of the operator resets the back-off.
     let patch = json!({"spec": {"version": ">=1.0.0"}});
@@ -116,8 +113,7 @@ async fn choice_is_recorded_and_deleted_instance_is_recreated() {
     let before = scene.uid().await;
     scene.forge(Value::Null).await;
     scene.is_recreated(&before).await;
-    let annotation = scene.annotation().await.unwrap();
-    assert!(annotation.contains("tide.v1.0.0"), "{annotation}");
+    tests::assert_has(scene.annotation().await.unwrap(), "tide.v1.0.0");
 }
 
 #[tokio::test]
@@ -129,10 +125,6 @@ async fn annotation_records_the_choice_for_the_openshift_crd() {
     let provisioner = platform.start().await;
     let mut scene = Scene::with(platform, provisioner).await;
     let recorded = scene.annotation().await.unwrap();
-    let before = scene.uid().await;
-    scene.forge(recorded.clone().into()).await;
-    scene.is_recreated(&before).await;
-
     // While the BundleInstance exists, a changed annotation is repaired.
     scene.annotate("garbage".into()).await;
     let repaired = json!({"metadata": {"annotations": {labels::CHOSEN_BUNDLE: recorded}}});

@@ -22,7 +22,10 @@ async fn package_and_instance_have_exactly_one_owner() {
     for name in ["tide", "surf", "moon", "sand", "gull"] {
         all.push((name, platform.bundles(name, &["1.0.0"]).await));
     }
-    all[4].1[0]["image"] = own_namespace(&platform, "gull").await.into();
+    // It requires a namespace without other operators.
+    let modes = json!([{"type": "OwnNamespace", "supported": true}]);
+    let own = |csv: &mut Value| csv["spec"]["installModes"] = modes;
+    all[4].1[0] = platform.push_changed("gull", "1.0.0", own).await;
     let _server = platform.serve_mine(&packages(&all)).await;
     // All of these exist before the provisioner starts, so that it cannot act before it has read them.
     let spec = json!({"name": "surf", "source": "mine", "sourceNamespace": "catalogs"});
@@ -106,40 +109,18 @@ async fn changes_of_others_are_repaired(platform: &Platform) {
     let digest = format!("sha256:{}", "1".repeat(64));
     let entry = json!({"constraint": "minKubeVersion", "digest": digest, "reason": "mine"});
     let instances = platform.instances();
-    let before = instances.get("surf").await.unwrap();
-    // Without its label and without the recorded choice.
-    let patch = json!({
-        "metadata": {
-            "labels": {labels::PLATFORM_OPERATOR: null}, "annotations": {labels::CHOSEN_BUNDLE: null, "mine": "x"},
-        },
-        "spec": {
-            "overrides": [entry],
-            "template": {"spec": {"source": {"image": {"ref": "127.0.0.1:1/other:v1"}}}},
-        },
-    });
-    merge(&instances, "surf", &patch).await;
-    wait_for(instances.clone(), "surf", "as declared", |instance| {
-        let is_repaired = instance.spec.template == before.spec.template
-            && instance.labels().contains_key(labels::PLATFORM_OPERATOR)
-            && instance.annotations().contains_key(labels::CHOSEN_BUNDLE);
-        is_repaired.then_some(())
-    })
-    .await;
-    let repaired = instances.get("surf").await.unwrap();
-    assert!(repaired.annotations().contains_key("mine"));
+    let template = instances.get("surf").await.unwrap().spec.template;
+    // The label, the recorded choice, the template, and fields of the admin.
+    let object = |label: Value, choice: Value, template: Value| {
+        let annotations = json!({labels::CHOSEN_BUNDLE: choice, "mine": "x"});
+        let labels = json!({labels::PLATFORM_OPERATOR: label});
+        let metadata = json!({"labels": labels, "annotations": annotations});
+        json!({"metadata": metadata, "spec": {"overrides": [entry], "template": template}})
+    };
+    let other = json!({"spec": {"source": {"image": {"ref": "127.0.0.1:1/other:v1"}}}});
+    merge(&instances, "surf", &object(Value::Null, Value::Null, other)).await;
+    let expected = object("surf".into(), "*".into(), json!(template));
+    let repaired = wait_part(instances, "surf", expected).await;
+    assert_eq!(repaired.spec.template, template);
     assert_eq!(repaired.spec.overrides.len(), 1);
-}
-
-/// Publishes an operator that requires a namespace without other operators.
-async fn own_namespace(platform: &Platform, name: &str) -> String {
-    let csv = json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
-        "metadata": {"name": format!("{name}.v1.0.0")},
-        "spec": {
-            "displayName": name, "version": "1.0.0", "installModes": [{"type": "OwnNamespace", "supported": true}],
-            "install": {"strategy": "deployment", "spec": {"deployments": []}},
-        },
-    });
-    let content = operator(name, "1.0.0", &[("manifests/csv.yaml", csv)]);
-    platform.push(&format!("{name}:own"), &content).await
 }

@@ -19,7 +19,6 @@ pub(crate) struct Platform {
     _lease: Option<Lease>,
 }
 
-/// Returns the project's CRD of a kind.
 pub(crate) fn optional_crd(kind: &str) -> Value {
     let mut all = crds::optional_crds().into_iter();
     serde_json::to_value(all.find(|crd| crd.spec.names.kind == kind).unwrap()).unwrap()
@@ -77,9 +76,7 @@ impl Platform {
     pub(crate) fn prepared(&self, mut options: Options) -> (TempDir, Options) {
         let dir = tempfile::tempdir().unwrap();
         let conf = dir.path().join("registries.conf");
-        let host = self.world.registry.host();
-        let text = format!("[[registry]]\nlocation = \"{host}\"\ninsecure = true\n");
-        std::fs::write(&conf, text).unwrap();
+        std::fs::write(&conf, insecure_conf(self.world.registry.host())).unwrap();
         let conf = format!("--registries-conf={}", conf.display());
         let namespaces = "--catalog-namespaces=catalogs".to_owned();
         options.flags.extend([namespaces, conf]);
@@ -103,6 +100,22 @@ impl Platform {
         format!("{image}@{}", BundleImage::new(content).unwrap().digest())
     }
 
+    /// Publishes an operator after a change of its ClusterServiceVersion, and returns its catalog entry.
+    pub(crate) async fn push_changed(
+        &self,
+        name: &str,
+        version: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> Value {
+        const CSV: &str = "manifests/csv.yaml";
+        let content = operator(name, version, &[]);
+        let mut csv: Value = serde_json::from_slice(content.read(CSV).unwrap()).unwrap();
+        change(&mut csv);
+        let content = operator(name, version, &[(CSV, csv)]);
+        let image = self.push(&format!("{name}:v{version}"), &content).await;
+        bundle(name, version, &image)
+    }
+
     /// Publishes version 1.0.0 of an operator whose bundle declares this max OpenShift version, and returns the image.
     pub(crate) async fn push_limited(&self, name: &str, newest: &str) -> String {
         let limit = json!({"properties": [{"type": "olm.maxOpenShiftVersion", "value": newest}]});
@@ -124,7 +137,6 @@ impl Platform {
         self.world.apply(&object).await;
     }
 
-    /// Serves a catalog as `mine`.
     pub(crate) async fn serve_mine(&self, documents: &[Value]) -> Server {
         let server = Server::with_documents(None, documents).await;
         let spec = json!({"address": server.address.to_string()});
@@ -204,6 +216,11 @@ impl Platform {
         let expected = json!({"status": {"conditions": [condition]}});
         wait_part(self.operators(), name, expected).await;
     }
+}
+
+/// Returns a registries.conf for a registry without TLS.
+pub(crate) fn insecure_conf(host: &str) -> String {
+    format!("[[registry]]\nlocation = \"{host}\"\ninsecure = true\n")
 }
 
 /// Returns a catalog of one package, in which each bundle replaces the previous one.

@@ -7,7 +7,6 @@ use manifests::yaml;
 use super::*;
 use crate::support::service_account;
 
-/// Waits until an account has all permissions.
 async fn no_permission_is_missing(case: &Case) {
     let problems = async || case.run().await.problems;
     support::until("nothing is missing", problems, Vec::is_empty).await;
@@ -25,10 +24,8 @@ fn operator(namespace: &str, name: &str) -> Vec<Value> {
         object
     };
     let binding = |kind: &str, role: &str| {
-        json!({
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
-            "subjects": [support::account(namespace, "operator")],
-        })
+        json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+            "subjects": [support::account(namespace, "operator")]})
     };
     let wide = json!({"rules": [
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]},
@@ -39,10 +36,9 @@ fn operator(namespace: &str, name: &str) -> Vec<Value> {
         {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["lock"], "verbs": ["update"]},
         {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]},
     ]});
-    let deployment = crate::apply::deployment("operator");
     vec![
         config(namespace, "settings", &json!({})),
-        tests::with!(deployment => |object| object["metadata"]["namespace"] = json!(namespace)),
+        tests::with!(crate::apply::deployment("operator") => |object| object["metadata"]["namespace"] = json!(namespace)),
         support::crd(&format!("{name}.tests.rukpak.io"), "Widget"),
         rbac("ClusterRole", name, wide),
         rbac("ClusterRoleBinding", name, binding("ClusterRole", name)),
@@ -75,10 +71,8 @@ async fn granting_the_listed_permissions_is_sufficient() {
     case.inventory.insert(leaving.identity(), entry);
 
     let found = case.run().await;
-    let [message] = messages(&found, Check::Rights)[..] else {
-        panic!("{found:#?}");
-    };
     assert_eq!(found.problems.len(), 1, "{found:#?}");
+    let message = messages(&found, Check::Rights)[0];
     assert_eq!(found.warnings, [], "{found:#?}");
     for part in [
         &format!("ServiceAccount {namespace}/installer lacks permissions"),

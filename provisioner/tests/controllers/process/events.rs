@@ -41,8 +41,7 @@ async fn events_are_counted_truncated_and_published_again() {
         let count = event.series.as_ref().map(|series| series.count);
         (event.note.as_deref().unwrap(), count)
     });
-    let expected = [("no rights", Some(2)), ("no such kind", None)];
-    assert_eq!(found.collect::<Vec<_>>(), expected);
+    tests::assert_rows!(found.collect::<Vec<_>>() => [("no rights", Some(2)), ("no such kind", None)]);
 
     let name = unique("events");
     let events = EventRecorder::new(world.client(), Some("p".repeat(500)));

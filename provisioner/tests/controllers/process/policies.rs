@@ -66,10 +66,7 @@ async fn only_missing_policy_bindings_are_reported() {
     provisioner.counts(&format!("{missing_are} 0")).await;
     let unexpected = [MISSING, "failed to check the admission policies; retrying"];
     for line in provisioner.lines() {
-        assert!(
-            !unexpected.iter().any(|message| line["message"] == *message),
-            "{line}"
-        );
+        tests::assert_rows!(unexpected.iter().any(|message| line["message"] == *message) => false, "{line}");
     }
     assert_eq!(notes(&cluster).await, [note]);
 }

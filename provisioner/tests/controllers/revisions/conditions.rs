@@ -34,12 +34,10 @@ impl Observer {
         }
     }
 
-    /// Allows this generation to be done from now on.
     fn allow(&self, generation: i64) {
         self.allowed.store(generation, Ordering::SeqCst);
     }
 
-    /// Waits until the watch has reported a generation as done.
     async fn has_shown_done(&self, generation: i64) {
         let events = async || self.events.lock().unwrap().clone();
         let is_done = |event: &Event| event.0 == generation && event.2 == "Current";
@@ -70,8 +68,7 @@ pub(super) fn verdict(instance: &BundleInstance, allowed: i64) -> Event {
         assert_eq!(condition.status, "True");
     }
     let is_ready = ready.is_some_and(|ready| ready.status == "True");
-    let is_progressing = status.progressing_since.is_some();
-    assert!(!(is_ready && is_progressing), "{status:?}");
+    tests::assert_rows!(is_ready && status.progressing_since.is_some() => false, "{status:?}");
     let found = match health::evaluate(&serde_json::to_value(instance).unwrap()) {
         Health::Current => "Current",
         Health::InProgress(_) => "InProgress",
@@ -94,8 +91,7 @@ fn objects(fixture: &Fixture<'_>, size: u8) -> [Value; 3] {
     [crd, fixture.widget("operand", size), map]
 }
 
-// A client that follows kstatus never treats a generation as done before it is installed and healthy: neither a new object,
-// nor one whose template, configuration or `spec.paused` has changed.
+// Neither a new object nor one whose template, configuration or `spec.paused` has changed is done too early.
 #[tokio::test]
 async fn unfinished_generation_is_never_current() {
     let fixture = Fixture::new(running().await, "verdict").await;
@@ -162,14 +158,12 @@ async fn blocked_generation_is_stalled_after_its_deadline() {
     assert_eq!(status.progressing_since, blocked.progressing_since);
     let find = |type_| find(&status.conditions, type_).unwrap();
     assert_eq!(find("Stalled").message, find("Ready").message);
-    let ready = (&*find("Ready").status, &*find("Ready").reason);
-    assert_eq!(ready, ("False", "Blocked"));
+    tests::assert_rows!((&*find("Ready").status, &*find("Ready").reason) => ("False", "Blocked"));
 
     delete(&fixture.maps(), "taken").await;
     let retry = json!({"metadata": {"annotations": {labels::RETRY: "1"}}});
     merge(&fixture.instances(), &fixture.name, &retry).await;
-    let well = fixture.wait("Ready", "True").await;
-    assert_eq!(verdict(&well, 1).2, "Current");
+    tests::assert_rows!(verdict(&fixture.wait("Ready", "True").await, 1).2 => "Current");
     assert_eq!(fixture.condition("Stalled").await.0, "");
     fixture.uninstall().await;
 }

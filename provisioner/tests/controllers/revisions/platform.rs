@@ -23,14 +23,11 @@ impl Fixture<'_> {
         } else {
             ("False", "ProgressDeadlineExceeded")
         };
-        let conditions = json!([
-            {"type": "Available", "status": state, "reason": reason, "message": ""},
-            {"type": "Progressing", "status": state, "reason": reason, "message": ""},
-        ]);
-        let status = json!({
-            "observedGeneration": deployment.unwrap().metadata.generation, "replicas": 1, "updatedReplicas": 1,
-            "readyReplicas": ready, "availableReplicas": ready, "conditions": conditions,
-        });
+        let condition =
+            |type_| json!({"type": type_, "status": state, "reason": reason, "message": ""});
+        let conditions = ["Available", "Progressing"].map(condition);
+        let status = json!({"observedGeneration": deployment.unwrap().metadata.generation, "replicas": 1, "updatedReplicas": 1,
+            "readyReplicas": ready, "availableReplicas": ready, "conditions": conditions});
         merge_status(&deployments, &name, &json!({"status": status})).await;
     }
 }
@@ -96,8 +93,7 @@ async fn platform_rollouts_are_few_and_stop_when_two_are_unhealthy() {
         let progressing = async || fixtures[number].condition("Progressing").await;
         becomes("both names", progressing, |(reason, message)| {
             let mut failed = [failed, other].into_iter();
-            let is_named = failed.all(|number| message.contains(&fixtures[*number].name));
-            reason == "Blocked" && is_named
+            reason == "Blocked" && failed.all(|number| message.contains(&fixtures[*number].name))
         })
         .await;
     }

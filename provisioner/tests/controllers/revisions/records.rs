@@ -7,7 +7,6 @@ use manifests::api::bundle_instance::RevisionStatus;
 use unpacker::Digest;
 
 use super::*;
-use crate::faults::support::Stage;
 use crate::support::{SYSTEM, large, quota};
 
 /// The number of objects whose record takes several Secrets.
@@ -53,8 +52,7 @@ impl Fixture<'_> {
     }
 
     async fn count(&self) -> usize {
-        let selector = format!("{}={}", labels::OWNER_NAME, self.name);
-        let params = ListParams::default().labels(&selector);
+        let params = ListParams::default().labels(&format!("{}={}", labels::OWNER_NAME, self.name));
         let maps = self.maps().list_metadata(&params).await;
         maps.unwrap().items.len()
     }
@@ -62,8 +60,7 @@ impl Fixture<'_> {
     /// Checks for a while that the ConfigMap `a` has this text, and that another one does not exist.
     async fn assert_unchanged(&self, text: &str, absent: &str) {
         observe(OBSERVATION, async || {
-            let texts = [self.text("a").await, self.text(absent).await];
-            assert_eq!(texts, [Some(text.to_owned()), None]);
+            tests::assert_rows!([self.text("a").await, self.text(absent).await] => [Some(text.to_owned()), None]);
         })
         .await;
     }
@@ -74,17 +71,14 @@ impl Fixture<'_> {
         // The garbage collector deletes many Secrets one by one.
         let left = async || (self.count().await, self.records().await);
         let is_none = |(maps, records): &(usize, Vec<String>)| *maps == 0 && records.is_empty();
-        let limit = Duration::from_secs(60);
-        until_within(limit, "end of the removal", left, is_none).await;
+        until_within(Duration::from_secs(60), "end of the removal", left, is_none).await;
     }
 }
 
 fn data(secret: &mut Secret) -> &mut Vec<u8> {
-    let data = secret.data.as_mut().unwrap();
-    &mut data.get_mut("data").unwrap().0
+    &mut secret.data.as_mut().unwrap().get_mut("data").unwrap().0
 }
 
-/// Damage to a record.
 enum Damage {
     Deleted,
     Truncated,
@@ -121,8 +115,7 @@ async fn damage(world: &World, name: &str, damage: Damage) {
     api.create(&PostParams::default(), &secret).await.unwrap();
 }
 
-// A record that cannot be used, or belongs to another instance, is reported, and written again from the installed Bundle.
-// Nothing else is touched, and drift is repaired afterwards. The removal of an instance needs no record.
+// The record is written again from the installed Bundle. The removal of an instance needs no record.
 #[tokio::test]
 async fn unusable_record_is_reported_and_written_again() {
     let fixture = Fixture::new(running().await, "damaged").await;
@@ -130,7 +123,7 @@ async fn unusable_record_is_reported_and_written_again() {
     let drifting = |number: usize| [format!("before-{number}"), format!("after-{number}")];
     let names = (0..5).flat_map(drifting).chain(["other".to_owned()]);
     // The Namespace of another client is recorded, and is not an object of the instance.
-    let mut objects = vec![namespace_object(fixture.namespace())];
+    let mut objects = vec![namespace_object(&fixture.name)];
     objects.extend(names.map(|name| fixture.map(&name, "1")));
     fixture.install(&objects).await;
     let second = Fixture::new(fixture.world, "second").await;
@@ -151,8 +144,7 @@ async fn unusable_record_is_reported_and_written_again() {
     ];
     for (number, (kind, message)) in cases.into_iter().enumerate() {
         let [early, late] = drifting(number);
-        let revision = fixture.is_recorded().await;
-        let name = fixture.part(revision.number, 1);
+        let name = fixture.part(fixture.is_recorded().await.number, 1);
         let messages = fixture.messages().await;
         damage(fixture.world, &name, kind).await;
         fixture.alter(&early).await;
@@ -167,15 +159,13 @@ async fn unusable_record_is_reported_and_written_again() {
     let inventory = fixture.read().await.status.unwrap().inventory.unwrap();
     assert_eq!(inventory.count, 11, "{inventory:?}");
     fixture.wait("Healthy", "True").await;
-    let revision = fixture.is_recorded().await;
-    let name = fixture.part(revision.number, 1);
+    let name = fixture.part(fixture.is_recorded().await.number, 1);
     damage(fixture.world, &name, Damage::Forged).await;
     fixture.leaves_nothing().await;
     second.leaves_nothing().await;
 }
 
-// A revision whose record is lost cannot be rolled back to: the revision is removed from the list, and the message names the
-// others.
+// The revision is removed from the list, and the message names the others.
 #[tokio::test]
 async fn rollback_to_a_lost_record_is_reported() {
     let fixture = Fixture::new(running().await, "unreturnable").await;
@@ -196,8 +186,7 @@ async fn rollback_to_a_lost_record_is_reported() {
     fixture.leaves_nothing().await;
 }
 
-// A name that another client has taken is not used: the number of the revision is skipped, and the Secret is not changed.
-// Secrets that only look like records change nothing, at any number.
+// The number of the revision is skipped. Secrets that only look like records change nothing, at any number.
 #[tokio::test]
 async fn secrets_of_other_clients_are_not_used_as_records() {
     const SURPLUS: i64 = 100;
@@ -241,19 +230,17 @@ async fn secrets_of_other_clients_are_not_used_as_records() {
     let name = fixture.part(number + 1, 1);
     damage(fixture.world, &name, Damage::Truncated).await;
     fixture.leaves_nothing().await;
-    let after = api.get(&fixture.part(2, 1)).await.unwrap();
-    assert_eq!(after, before);
+    tests::assert_rows!(api.get(&fixture.part(2, 1)).await.unwrap() => before);
     for number in [2, 3, 4] {
         delete(&api, &fixture.part(number, 1)).await;
     }
 }
 
-// The status may lose the inventory: it is built from the records.
 #[tokio::test]
 async fn lost_inventory_is_built_from_the_records() {
     let fixture = Fixture::new(running().await, "unlisted").await;
     let [drifted, other] = ["drifted", "other"].map(|name| fixture.map(name, "1"));
-    let namespace = namespace_object(fixture.namespace());
+    let namespace = namespace_object(&fixture.name);
     let objects = [namespace, fixture.widget_crd(), drifted, other];
     fixture.install(&objects).await;
     fixture.is_recorded().await;
@@ -269,8 +256,7 @@ async fn lost_inventory_is_built_from_the_records() {
     fixture.has_reason("Installed InstallationSucceeded").await;
     lose().await;
     fixture.leaves_nothing().await;
-    let crds: Api<CustomResourceDefinition> = fixture.world.api();
-    wait_deleted(crds, &format!("widgets.{}", fixture.group())).await;
+    wait_deleted::<CustomResourceDefinition>(fixture.world.api(), &fixture.crd_name()).await;
 }
 
 // A record of several Secrets is read as a whole or not at all. The status lists a part of the inventory.
@@ -292,7 +278,7 @@ async fn thousands_of_objects_are_recorded_in_parts_and_pruned() {
     assert_eq!(fixture.count().await, OBJECT_COUNT);
     let installed = fixture.read().await;
     // The instance has to fit into etcd.
-    assert!(serde_json::to_string(&installed).unwrap().len() < 256 << 10);
+    assert!(json!(installed).to_string().len() < 256 << 10);
     let inventory = installed.status.unwrap().inventory.unwrap();
     let listed: usize = inventory.kinds.iter().map(|kind| kind.objects.len()).sum();
     assert_eq!((inventory.count, listed, inventory.more), (2500, 500, None));
@@ -308,8 +294,7 @@ async fn thousands_of_objects_are_recorded_in_parts_and_pruned() {
     fixture.alter("m02499").await;
     messages.wait(&["-2 of revision", "not found"]).await;
     fixture.has_text(LARGE_TIMEOUT, "m02499", &text).await;
-    let again = fixture.is_recorded().await;
-    assert_eq!(again.parts, revision.parts);
+    tests::assert_rows!(fixture.is_recorded().await.parts => revision.parts);
 
     fixture.upgrade("v2", &objects[..1]).await;
     let left = async || fixture.count().await;
@@ -319,8 +304,7 @@ async fn thousands_of_objects_are_recorded_in_parts_and_pruned() {
     fixture.leaves_nothing().await;
 }
 
-// While a revision cannot be recorded, nothing of it is applied. The message says so, and the rollout continues once the
-// record can be written.
+// The rollout continues once the record can be written.
 #[tokio::test]
 async fn unrecorded_revision_is_not_applied() {
     let stage = stage(Options::default()).await;
@@ -329,8 +313,7 @@ async fn unrecorded_revision_is_not_applied() {
     let objects = [fixture.map("a", "1"), fixture.map("b", "1")];
     fixture.install(&objects).await;
     removed.install(&[removed.map("a", "1")]).await;
-    let none = json!({"count/secrets": "0"});
-    let quotas = quota(&stage.world, SYSTEM, "full", &none).await;
+    let quotas = quota(&stage.world, SYSTEM, "full", &json!({"count/secrets": "0"})).await;
 
     let objects = [fixture.map("a", "2"), fixture.map("c", "2")];
     fixture.upgrade("v2", &objects).await;
@@ -347,13 +330,9 @@ async fn unrecorded_revision_is_not_applied() {
     fixture.has_text(ROLLOUT_TIMEOUT, "c", "2").await;
     fixture.is_recorded().await;
     wait_deleted(fixture.maps(), "b").await;
-    full_etcd_stops_a_rollback(&stage, &fixture).await;
-    fixture.leaves_nothing().await;
-}
 
-/// A full etcd permits neither the record nor the status: the log has the message, and nothing is applied.
-async fn full_etcd_stops_a_rollback(stage: &Stage, fixture: &Fixture<'_>) {
-    // A rollback needs nothing but the record.
+    // A full etcd permits neither the record nor the status: the log has the message, and nothing is applied. A rollback
+    // needs nothing but the record.
     let provisioner = stage.provisioner().await;
     provisioner.signal("STOP").await;
     fixture.change(json!({"rollbackTo": 1})).await;
@@ -371,4 +350,5 @@ async fn full_etcd_stops_a_rollback(stage: &Stage, fixture: &Fixture<'_>) {
     fixture.is_recorded().await;
     wait_deleted(fixture.maps(), "c").await;
     assert!(!provisioner.has_ended());
+    fixture.leaves_nothing().await;
 }

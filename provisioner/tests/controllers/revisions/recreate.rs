@@ -23,10 +23,8 @@ impl Fixture<'_> {
         [role_of("one"), role_of("two"), binding]
     }
 
-    /// Publishes a plain bundle, and returns a BundleInstance that may recreate its objects.
     async fn declare_permitted(&self, objects: &[Value]) -> BundleInstance {
-        let recreate = Recreate::WhenImmutable;
-        tests::with!(self.declare(objects).await => spec.upgrade: Some(Upgrade { recreate }))
+        tests::with!(self.declare(objects).await => spec.upgrade: Some(Upgrade { recreate: Recreate::WhenImmutable }))
     }
 
     async fn uid<K>(&self, name: &str) -> Option<String>
@@ -37,15 +35,13 @@ impl Fixture<'_> {
         self.api::<K>().get(name).await.unwrap().uid()
     }
 
-    /// Waits until an upgrade is rejected, and returns the message.
     async fn refused(&self) -> String {
         self.has_reason("Installed UpgradeFailed").await;
         self.condition("Installed").await.1
     }
 }
 
-// Without permission, an upgrade that changes immutable fields is rejected before anything is applied. The message names
-// the objects, the fields and both remedies. An admin may delete the objects one after the other, or change the policy.
+// The message names both remedies: an admin may delete the objects one after the other, or change the policy.
 #[tokio::test]
 async fn immutable_objects_are_not_upgraded_without_permission() {
     let fixture = Fixture::new(running().await, "never").await;
@@ -61,7 +57,7 @@ async fn immutable_objects_are_not_upgraded_without_permission() {
     let before = uids().await;
     fixture.upgrade("v2", &objects("2", "two")).await;
     let message = fixture.refused().await;
-    let space = fixture.namespace();
+    let space = &fixture.name;
     for line in [
         format!("ConfigMap {space}/fixed: immutable fields changed: data; "),
         format!("RoleBinding {space}/binding: immutable fields changed: roleRef; "),
@@ -88,10 +84,8 @@ async fn immutable_objects_are_not_upgraded_without_permission() {
     fixture.wait("Ready", "True").await;
     assert_eq!(fixture.condition("Stalled").await.0, "");
     assert_eq!(fixture.text("fixed").await.as_deref(), Some("2"));
-    let binding: RoleBinding = fixture.api().get("binding").await.unwrap();
-    assert_eq!(binding.role_ref.name, "two");
-    let notes = notes(fixture.world, &fixture.name, "Recreated").await;
-    assert_eq!(notes, [""; 0]);
+    tests::assert_rows!(fixture.api::<RoleBinding>().get("binding").await.unwrap().role_ref.name => "two");
+    tests::assert_rows!(notes(fixture.world, &fixture.name, "Recreated").await => [""; 0]);
 
     // A change of the policy continues a rejected upgrade at once.
     fixture.upgrade("v3", &objects("3", "two")).await;
@@ -103,7 +97,6 @@ async fn immutable_objects_are_not_upgraded_without_permission() {
     fixture.uninstall().await;
 }
 
-// With permission, objects are deleted and created in their new form, in an upgrade and in a rollback.
 #[tokio::test]
 async fn permitted_upgrades_and_rollbacks_recreate_objects() {
     let fixture = Fixture::new(running().await, "when").await;
@@ -139,19 +132,15 @@ async fn permitted_upgrades_and_rollbacks_recreate_objects() {
     assert_eq!(fixture.text("fixed").await.as_deref(), Some("2"));
     let web: Service = fixture.api().get("web").await.unwrap();
     assert_eq!(web.spec.unwrap().cluster_ip.as_deref(), Some("None"));
-    let space = fixture.namespace();
-    let recreated = [
-        format!("ConfigMap {space}/fixed"),
-        format!("Deployment {space}/web"),
-        format!("RoleBinding {space}/binding"),
-        format!("Service {space}/web"),
-    ];
-    let note = |object: String| format!("recreated {object}: its immutable fields changed");
-    let notes = notes(fixture.world, &fixture.name, "Recreated").await;
-    assert_eq!(notes, recreated.map(note));
-    let inventory = fixture.read().await.status.unwrap().inventory.unwrap();
-    let listed = serde_json::to_string(&inventory).unwrap();
-    assert!(!listed.contains("+recreate"), "{listed}");
+    let recreated =
+        tests::pairs("ConfigMap fixed, Deployment web, RoleBinding binding, Service web");
+    let space = &fixture.name;
+    let note =
+        |(kind, name)| format!("recreated {kind} {space}/{name}: its immutable fields changed");
+    let recreated: Vec<String> = recreated.map(note).collect();
+    tests::assert_rows!(notes(fixture.world, space, "Recreated").await => recreated);
+    let inventory = json!(fixture.read().await.status.unwrap().inventory).to_string();
+    assert!(!inventory.contains("+recreate"), "{inventory}");
 
     fixture.change(json!({"rollbackTo": 1})).await;
     fixture.is_active(3).await;
@@ -171,10 +160,8 @@ async fn finished_jobs_are_recreated_without_permission() {
     let fixture = Fixture::new(running().await, "job").await;
     let objects = |image: &str, text: &str| {
         // Its pod runs on no node, not even on the stand-in that other tests start.
-        let pod = json!({
-            "restartPolicy": "Never", "schedulingGates": [{"name": "example.com/never"}],
-            "containers": [{"name": "main", "image": image}],
-        });
+        let pod = json!({"restartPolicy": "Never", "schedulingGates": [{"name": "example.com/never"}],
+            "containers": [{"name": "main", "image": image}]});
         let spec = json!({"spec": {"template": {"spec": pod}}});
         let job = fixture.object("batch/v1", "Job", "job", &spec);
         [job, fixture.map("other", text)]
@@ -195,8 +182,7 @@ async fn finished_jobs_are_recreated_without_permission() {
     within(4 * ROLLOUT_TIMEOUT, "recreated Job", async || {
         let found = jobs.get_opt("job").await.unwrap();
         let found = found.filter(|found| found.uid() != before);
-        let message = fixture.condition("Installed").await.1;
-        found.ok_or(message)
+        found.ok_or(fixture.condition("Installed").await.1)
     })
     .await;
     fixture.has_text(ROLLOUT_TIMEOUT, "other", "2").await;

@@ -15,7 +15,6 @@ pub(crate) fn content(files: &[(&str, Value)]) -> Content {
     builder.finish()
 }
 
-/// Returns content as a compressed archive.
 pub(crate) fn archive(content: &Content) -> Vec<u8> {
     let mut bytes = Vec::new();
     unpacker::pack(content, Format::TarGz, &mut bytes).unwrap();
@@ -57,36 +56,28 @@ pub(crate) fn operator(name: &str, version: &str, more: &[(&str, Value)]) -> Con
     let mode = |kind| json!({"type": kind, "supported": kind == "AllNamespaces"});
     let modes = "OwnNamespace SingleNamespace MultiNamespace AllNamespaces".split(' ');
     let modes: Vec<Value> = modes.map(mode).collect();
+    let owned = json!({"name": format!("widgets.{group}"), "version": "v1", "kind": "Widget"});
+    let container = json!({"name": "operator", "image": format!("example.com/{name}:v{version}")});
+    let pod = json!({"serviceAccountName": account, "containers": [container]});
+    let template = json!({"metadata": {"labels": labels}, "spec": pod});
+    let spec = json!({"replicas": 1, "selector": {"matchLabels": labels}, "template": template});
     let csv = json!({
-        "apiVersion": "operators.coreos.com/v1alpha1",
-        "kind": "ClusterServiceVersion",
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
         "metadata": {"name": format!("{name}.v{version}")},
         "spec": {
-            "displayName": name,
-            "version": version,
-            "installModes": modes,
-            "customresourcedefinitions": {"owned": [
-                {"name": format!("widgets.{group}"), "version": "v1", "kind": "Widget"},
-            ]},
+            "displayName": name, "version": version, "installModes": modes,
+            "customresourcedefinitions": {"owned": [owned]},
             "install": {"strategy": "deployment", "spec": {
                 "clusterPermissions": [{"serviceAccountName": account, "rules": rules}],
-                "deployments": [{"name": account, "spec": {
-                    "replicas": 1,
-                    "selector": {"matchLabels": labels},
-                    "template": {"metadata": {"labels": labels}, "spec": {
-                        "serviceAccountName": account,
-                        "containers": [{"name": "operator", "image": format!("example.com/{name}:v{version}")}],
-                    }},
-                }}],
+                "deployments": [{"name": account, "spec": spec}],
             }},
         },
     });
-    let annotations = tests::registry_annotations(name, "stable");
-    let mut files = vec![
-        ("manifests/csv.yaml", csv),
-        ("manifests/crd.yaml", crd(&group, "Widget")),
-        ("metadata/annotations.yaml", annotations),
-    ];
+    let mut files = Vec::from(tests::rows![
+        "manifests/csv.yaml" => csv;
+        "manifests/crd.yaml" => crd(&group, "Widget");
+        "metadata/annotations.yaml" => tests::registry_annotations(name, "stable");
+    ]);
     files.retain(|(path, _)| more.iter().all(|(other, _)| other != path));
     files.extend(more.iter().cloned());
     content(&files)
@@ -95,23 +86,20 @@ pub(crate) fn operator(name: &str, version: &str, more: &[(&str, Value)]) -> Con
 /// Returns a namespaced CRD with one version, `v1`, whose objects have a `spec.size` and a status.
 pub(crate) fn crd(group: &str, kind: &str) -> Value {
     let singular = kind.to_lowercase();
+    let plural = format!("{singular}s");
+    let schema = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "properties": {"size": {"type": "integer"}}},
+        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+    }});
     json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{singular}s.{group}")},
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
         "spec": {
-            "group": group,
-            "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": format!("{singular}s"), "singular": singular},
-            "scope": "Namespaced",
+            "group": group, "scope": "Namespaced",
+            "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": singular},
             "versions": [{
-                "name": "v1",
-                "served": true,
-                "storage": true,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
-                    "spec": {"type": "object", "properties": {"size": {"type": "integer"}}},
-                    "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-                }}},
+                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": schema},
             }],
         },
     })

@@ -21,7 +21,6 @@ use unpacker::{
 
 use super::{SYSTEM, found, merge_status};
 
-/// A node of the tests.
 pub(crate) struct Kubelet {
     client: Client,
     /// The port of the content service, which the cluster DNS name stands for.
@@ -43,7 +42,6 @@ impl Kubelet {
         Api::namespaced(self.client.clone(), SYSTEM)
     }
 
-    /// Returns the Job of a Bundle, if one exists.
     pub(crate) async fn find_job(&self, bundle: &str) -> Option<Job> {
         let listed = self.jobs().list(&pods_of_bundle(bundle)).await.unwrap();
         assert!(listed.items.len() <= 1, "{:?}", listed.items);

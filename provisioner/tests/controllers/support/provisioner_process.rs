@@ -143,7 +143,6 @@ impl Provisioner {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// Returns the whole log, parsed line by line.
     pub(crate) fn lines(&self) -> Vec<Value> {
         let log = self.log();
         let lines = log.lines().map(serde_json::from_str);
@@ -177,13 +176,11 @@ impl Provisioner {
         .await
     }
 
-    /// Kills the process, and waits until it has ended.
     pub(crate) async fn kill(self) {
         self.signal("KILL").await;
         assert_eq!(self.ended().await, 137, "{}", self.log());
     }
 
-    /// Terminates the process, and waits until it has ended.
     pub(crate) async fn stop(self) {
         self.signal("TERM").await;
         assert_eq!(self.ended().await, 0, "{}", self.log());

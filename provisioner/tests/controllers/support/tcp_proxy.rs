@@ -29,7 +29,6 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Creates a line to `host:port`.
     pub(crate) async fn new(target: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut line = Self {
@@ -72,7 +71,6 @@ impl Line {
         self.work.take().unwrap().abort();
     }
 
-    /// Accepts new connections again.
     pub(crate) async fn restore(&mut self) {
         // The old listener takes a moment to end.
         let listener = eventually("the port is free", async || {

@@ -25,7 +25,6 @@ pub(super) struct Stranger {
     process: String,
     pub(super) program: PathBuf,
     args: Vec<OsString>,
-    /// The directory of the server's files.
     pub(super) dir: PathBuf,
 }
 

@@ -19,7 +19,6 @@ pub(super) struct Files {
     pub(super) registry: PathBuf,
 }
 
-/// Writes all files into the directory of the run.
 pub(super) fn write(dir: &Path, machine: &Path, runtime: &Tools) -> Result<Files> {
     let save = |path: PathBuf, text: String| {
         let saved = path.parent().map_or(Ok(()), fs::create_dir_all);
@@ -43,7 +42,6 @@ pub(super) fn write(dir: &Path, machine: &Path, runtime: &Tools) -> Result<Files
     })
 }
 
-/// The CNI configuration, which connects pods to the machine's bridge.
 fn cni() -> Value {
     json!({"cniVersion": "1.0.0", "name": "cluster", "plugins": [
         {

@@ -5,6 +5,7 @@ use k8s_openapi::api::{
     networking::v1::NetworkPolicy,
 };
 use kube::{ResourceExt as _, api::DeleteParams};
+use manifests::api::catalog_source::CatalogSourceStatus;
 use serde_json::json;
 
 use super::{permit, publish, source};
@@ -29,24 +30,16 @@ impl World {
         not: Option<String>,
     ) -> Pod {
         let expectation = format!("{catalog} in one pod that is Ready");
-        eventually(&expectation, async || {
-            match self.pods_of(namespace, catalog).await.as_slice() {
-                [pod] if ready(pod) && pod.uid() != not => Ok(pod.clone()),
-                others => Err(serde_json::to_string(others).unwrap()),
-            }
-        })
-        .await
+        let attempt = async || match self.pods_of(namespace, catalog).await.as_slice() {
+            [pod] if ready(pod) && pod.uid() != not => Ok(pod.clone()),
+            others => Err(serde_json::to_string(others).unwrap()),
+        };
+        eventually(&expectation, attempt).await
     }
 
     pub(crate) async fn without_pods(&self, namespace: &str, catalog: &str) {
-        let expectation = format!("{catalog} without pods");
-        eventually(&expectation, async || {
-            match self.pods_of(namespace, catalog).await.as_slice() {
-                [] => Ok(()),
-                others => Err(serde_json::to_string(others).unwrap()),
-            }
-        })
-        .await;
+        let pods = async || Ok::<_, String>(self.pods_of(namespace, catalog).await);
+        wait::equal(Vec::<Pod>::new(), pods).await;
     }
 }
 
@@ -94,11 +87,9 @@ async fn catalog_pod_with_options_is_repaired_and_follows_its_tag() {
     let third = world.serving_pod(SYSTEM, "my.shelf", second.uid()).await;
     let digest = |pod: &Pod| container(pod).image_id.clone();
     assert_ne!(digest(&second), digest(&third));
-    world
-        .wait_source_status(SYSTEM, "my.shelf", "polled", |status| {
-            status.latest_image_registry_poll.is_some()
-        })
-        .await;
+    let is_polled = |status: &CatalogSourceStatus| status.latest_image_registry_poll.is_some();
+    let polled = world.wait_source_status(SYSTEM, "my.shelf", "polled", is_polled);
+    polled.await;
 
     // Without options the shared server serves the catalog at the same address.
     let plain = json!({"spec": {"grpcPodConfig": null}});

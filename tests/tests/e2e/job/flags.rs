@@ -15,7 +15,6 @@ use crate::e2e::{
     wait::{self, message},
 };
 
-/// The test restarts the provisioner with other flags.
 // parity: pod-1
 #[tokio::test]
 async fn flags_select_job_pull_init_container_and_deadline() {

@@ -17,7 +17,6 @@ const TIMEOUT: &str = "--timeout=6m";
 /// The limit of the log lines in [`Space::state`].
 const MAX_LINES: usize = 60;
 
-/// A namespace of the cluster with OLM.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Space {
     pub(crate) world: &'static World,
@@ -52,7 +51,6 @@ impl Space {
         space
     }
 
-    /// Runs kubectl in the namespace.
     pub(crate) fn kubectl(&self, args: &(impl Args + ?Sized)) -> String {
         let args = [&["-n", self.name], &args.words()[..]].concat();
         kubectl(self.world.cluster, &args)
@@ -64,7 +62,6 @@ impl Space {
         self.wait_for(object, &format!("jsonpath={{{path}}}={value}"));
     }
 
-    /// Waits for a condition of `kubectl wait --for`.
     fn wait_for(&self, object: &str, condition: &str) {
         let wait = format!("-n {} wait {object} {TIMEOUT} --for={condition}", self.name);
         let mut command = Command::new("kubectl");
@@ -164,7 +161,6 @@ impl Space {
         self.kubectl(&format!("patch installplan {plan} --type=merge -p {patch}"));
     }
 
-    /// The names of all objects of these kinds.
     pub(crate) fn names(&self, kinds: &str) -> Vec<String> {
         let output = self.kubectl(&["get", kinds, "-o", "name"]);
         output.lines().map(str::to_owned).collect()
@@ -191,7 +187,6 @@ pub(crate) fn succeeds(run: Run, last: &str) -> Run {
     run
 }
 
-/// Asserts that a run failed with this message.
 #[track_caller]
 pub(crate) fn fails(run: Run, message: &str) -> Run {
     assert_eq!((run.code, run.out.as_str()), (Some(1), ""), "{run:#?}");

@@ -21,7 +21,6 @@ const OPTIONAL_LINE: &str = "OLM does not report a connection to CatalogSource";
 #[derive(Debug)]
 pub(crate) struct Command(Step);
 
-/// All commands of a story, in their order.
 pub(crate) fn story<const COUNT: usize>(heading: &str) -> [Command; COUNT] {
     Page::read(PAGE, "text").section(heading).map(Command)
 }

@@ -17,7 +17,6 @@ const IMAGE: &str = "quay.io/operator-framework/olm:e2e";
 pub(crate) const OPM: &str = "quay.io/operator-framework/opm:e2e";
 const CONTROLLERS: [&str; 2] = ["olm-operator", "catalog-operator"];
 
-/// The directory with OLM's images and CRDs.
 pub(crate) fn built() -> PathBuf {
     let built = std::env::var_os(BUILT).map(PathBuf::from);
     built.unwrap_or_else(|| panic!("there is no node with OLM here: run `make e2e`"))
@@ -43,10 +42,7 @@ async fn install_olm(world: &World) {
     let catalog = format!("/bin/catalog --util-image {IMAGE} --opmImage {OPM} {options}");
     for object in [
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
-        json!({
-            "apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": {"name": ACCOUNT, "namespace": NAMESPACE},
-        }),
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": NAMESPACE}}),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "olm"},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
@@ -67,7 +63,6 @@ async fn install_olm(world: &World) {
     }
 }
 
-/// Returns the last log lines of both controllers.
 pub(crate) fn logs(cluster: &Cluster) -> [String; 2] {
     let logs = CONTROLLERS.map(|name| format!("-n {NAMESPACE} logs --tail=2000 deployment/{name}"));
     logs.map(|command| kubectl(cluster, &command))

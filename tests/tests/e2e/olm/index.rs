@@ -35,7 +35,6 @@ impl Version {
         Self::publish_in(&registry, &Operator::new(package, number), &[])
     }
 
-    /// Publishes an operator in a registry, with more manifests.
     pub(crate) fn publish_in(registry: &str, operator: &Operator<'static>, more: &[Value]) -> Self {
         let (package, number, dir) = (operator.name, operator.version, operator.dir());
         for (at, manifest) in more.iter().enumerate() {
@@ -88,10 +87,9 @@ pub(crate) fn publish_serving(tag: &str, bundles: &[&Version]) -> String {
         fs::set_permissions(path(name), fs::Permissions::from_mode(mode)).unwrap();
     }
     let (registry, version) = (node::REGISTRY, env!("CARGO_PKG_VERSION"));
-    let file = format!(
-        "FROM {registry}/rukpak/provisioner:v{version}\nLABEL {FILES}\nCOPY . /\n\
-         ENTRYPOINT [\"/provisioner\", \"serve\", \"/configs\"]\n"
-    );
+    let entrypoint = "ENTRYPOINT [\"/provisioner\", \"serve\", \"/configs\"]";
+    let base = format!("FROM {registry}/rukpak/provisioner:v{version}");
+    let file = format!("{base}\nLABEL {FILES}\nCOPY . /\n{entrypoint}\n");
     day_0::image(tag, &file, dir.path())
 }
 

@@ -46,12 +46,8 @@ async fn wait_served_from(space: &Space, image: &str) {
     let pods = format!("get pods -l olm.catalogSource={NAME} -o {path}");
     let images = async || Ok::<_, String>(space.kubectl(&pods));
     wait::equal(image, images).await;
-    let source = format!("catalogsources/{NAME}");
-    space.wait(
-        &source,
-        ".status.connectionState.lastObservedState",
-        "READY",
-    );
+    let state = ".status.connectionState.lastObservedState";
+    space.wait(&format!("catalogsources/{NAME}"), state, "READY");
 }
 
 /// Status and message of the condition that reports the template.
@@ -124,8 +120,8 @@ async fn template_resolves_and_olm_rolls_its_pod_after_an_upgrade() {
     let reason_text = "Cannot construct catalog image reference, variables \"olm_major_version\", \"olm_minor_version\" couldn't be \
                resolved; cannot determine the version of OLM: ";
     let is_unresolved = |source: &CatalogSource| {
-        reported(source)
-            .is_some_and(|(status, message)| status == "False" && message.starts_with(reason_text))
+        let (status, message) = reported(source).unwrap_or_default();
+        status == "False" && message.starts_with(reason_text)
     };
     world.becomes("unresolved", is_unresolved).await;
     wait_served_from(&space, &before).await;

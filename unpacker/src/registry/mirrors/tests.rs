@@ -8,13 +8,17 @@ fn mirror(location: &str, pull: Pull) -> Mirror {
     }
 }
 
-fn rule(source: &str, mirrors: &[(&str, Pull)]) -> Rule {
-    let mirrors = mirrors.iter();
-    let mirrors = mirrors.map(|(location, pull)| mirror(location, *pull));
-    with!(Rule, source: source.to_owned(), mirrors: mirrors.collect())
+/// Returns a rule with mirrors such as `a.example tags:b.example digests:c.example`.
+fn rule(source: &str, mirrors: &str) -> Rule {
+    let parsed = |text: &str| match text.split_once(':') {
+        Some(("tags", location)) => mirror(location, Pull::Tags),
+        Some(("digests", location)) => mirror(location, Pull::Digests),
+        _ => mirror(text, Pull::All),
+    };
+    let mirrors = mirrors.split_whitespace().map(parsed).collect();
+    with!(Rule, source: source.to_owned(), mirrors)
 }
 
-/// Returns the endpoints of an image in their order.
 fn places(mirrors: &Mirrors, image: &str) -> Result<Vec<String>, Error> {
     let places = mirrors.endpoints(&image.parse().unwrap())?;
     Ok(places.iter().map(RegistryEndpoint::to_string).collect())
@@ -23,38 +27,28 @@ fn places(mirrors: &Mirrors, image: &str) -> Result<Vec<String>, Error> {
 #[test]
 fn longest_source_determines_endpoints_and_their_order() {
     let digest = format!("@sha256:{}", "a".repeat(64));
-    let org = [
-        ("b.example/x", Pull::Digests),
-        ("c.example:5000/y/z", Pull::Tags),
-        ("d.example", Pull::All),
-    ];
+    let org = "digests:b.example/x tags:c.example:5000/y/z d.example";
     let blocked = |rule| with!(Rule, blocked: true; ..rule);
     let mirrors = Mirrors::new([
-        rule("quay.io", &[("a.example", Pull::All)]),
-        rule("quay.io/org", &org),
-        rule("quay.io/org", &[("second.example", Pull::All)]),
-        rule("*.internal", &[("e.example/all", Pull::All)]),
-        blocked(rule("docker.io", &[("f.example", Pull::Digests)])),
-        with!(Rule, location: Some("real.example/else".to_owned()); ..rule("alias.example", &[])),
+        rule("quay.io", "a.example"),
+        rule("quay.io/org", org),
+        rule("quay.io/org", "second.example"),
+        rule("*.internal", "e.example/all"),
+        blocked(rule("docker.io", "digests:f.example")),
+        with!(Rule, location: Some("real.example/else".to_owned()); ..rule("alias.example", "")),
         // A rule for one image takes precedence over the rule for its repository.
-        rule("one.example/app:v1", &[("a.example/one", Pull::All)]),
-        rule("one.example/app", &[("b.example/all", Pull::All)]),
+        rule("one.example/app:v1", "a.example/one"),
+        rule("one.example/app", "b.example/all"),
         // The client skips a mirror that has a blocking rule.
-        rule(
-            "two.example",
-            &[("g.example/x", Pull::All), ("b.example", Pull::All)],
-        ),
-        blocked(rule("g.example", &[])),
+        rule("two.example", "g.example/x b.example"),
+        blocked(rule("g.example", "")),
         // A longer source precedes a wildcard of the same host.
-        rule("*.lab", &[("wide.example", Pull::All)]),
-        rule("q.lab", &[("one.example", Pull::All)]),
-        rule("*.eu.lab", &[("eu.example", Pull::All)]),
-        blocked(rule("quay.lab", &[("own.example/q", Pull::All)])),
-        blocked(rule("b.lab:5000", &[])),
-        rule(
-            "three.example",
-            &[("b.lab:5000", Pull::All), ("c.example", Pull::All)],
-        ),
+        rule("*.lab", "wide.example"),
+        rule("q.lab", "one.example"),
+        rule("*.eu.lab", "eu.example"),
+        blocked(rule("quay.lab", "own.example/q")),
+        blocked(rule("b.lab:5000", "")),
+        rule("three.example", "b.lab:5000 c.example"),
     ])
     .unwrap();
     assert_each!(|image, expected| places(&mirrors, image).unwrap_or_default().join(" ") => expected;
@@ -83,12 +77,15 @@ fn longest_source_determines_endpoints_and_their_order() {
 fn malformed_locations_are_rejected() {
     let sources =
         "|quay.io/|https://quay.io|quay.io/app@sha256:x|quay.io/App|*.io/org|a*b.io|org|../x";
-    assert_rows!(sources.split('|').find(|source| Mirrors::new([rule(source, &[])]).is_ok()) => None);
-    let mirrored = |location| Mirrors::new([rule("quay.io", &[(location, Pull::All)])]);
+    assert_rows!(sources.split('|').find(|source| Mirrors::new([rule(source, "")]).is_ok()) => None);
+    let mirrored = |location| {
+        let mirrors = vec![mirror(location, Pull::All)];
+        Mirrors::new([with!(Rule, source: "quay.io".to_owned(), mirrors)])
+    };
     let locations = "|*.io|quay.io/app:v1/x|quay.io//app|a b|../x|Mirror/x!|mirror|mirror/x|mirror:5000|localhost/x";
     let legal = ["mirror", "mirror/x", "mirror:5000", "localhost/x"];
     assert_rows!(locations.split('|').filter(|place| mirrored(place).is_ok()).collect::<Vec<_>>() => legal);
-    let whole = Mirrors::new([rule("quay.io/org/app", &[("a.example", Pull::All)])]);
+    let whole = Mirrors::new([rule("quay.io/org/app", "a.example")]);
     assert!(places(&whole.unwrap(), "quay.io/org/app").is_err());
 }
 
@@ -107,7 +104,7 @@ fn admission_does_not_depend_on_mirrors() {
         None, &["quay.io/org"], "quay.io/app" => None;
         Some(&["quay.io"]), &["quay.io"], "quay.io/app" => Some("blocks");
     ] {
-        let mirrors = Mirrors::new([rule("quay.io", &[("a.example", Pull::All)])]);
+        let mirrors = Mirrors::new([rule("quay.io", "a.example")]);
         let admission = admission(allowed, blocked);
         let mirrors = mirrors.unwrap().with_admissions(admission).unwrap();
         let mirrors: Mirrors = [Mirrors::default(), mirrors].into_iter().collect();
@@ -129,8 +126,8 @@ fn admission_does_not_depend_on_mirrors() {
 
 #[test]
 fn resolved_tag_is_pulled_from_mirrors_for_tags_too() {
-    let both = [("t.example", Pull::Tags), ("d.example", Pull::Digests)];
-    let mirrors = Mirrors::new([rule("quay.io", &both)]).unwrap();
+    let both = "tags:t.example digests:d.example";
+    let mirrors = Mirrors::new([rule("quay.io", both)]).unwrap();
     let text = format!("quay.io/app@sha256:{}", "a".repeat(64));
     let images = [&*text, "quay.io/app:v1", "quay.io/app", "ghcr.io/app"];
     let [pinned, tagged, untagged, other] = images.map(|image| image.parse().unwrap());

@@ -9,9 +9,6 @@ use super::{
     *,
 };
 
-/// Number of values that each comparison is tested with.
-const VALUES: usize = 30;
-
 /// Returns one of the values, or null, which [`remove_nulls`] removes.
 fn maybe<T: Clone + Into<Value>>(random: &mut Random, values: &[T]) -> Value {
     if random.below(2) == 0 {
@@ -93,7 +90,6 @@ fn value(random: &mut Random, depth: usize) -> Value {
     }
 }
 
-/// Removes the keywords whose value is null.
 fn remove_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -132,7 +128,7 @@ fn holds(old: &Value, new: &Value, random: &mut Random) -> usize {
         return 0;
     }
     let mut valid = 0;
-    for _ in 0..VALUES {
+    for _ in 0..30 {
         let mut value = json!({"spec": value(random, 2)});
         prepare(&mut value, &old);
         if validate(&value, &old).is_empty() {

@@ -4,7 +4,6 @@ fn version(text: &str) -> Version {
     version::parse_strict(text).unwrap()
 }
 
-/// A case: `installed`, `next`, `cluster`, `kept`.
 struct Case {
     installed: Version,
     next: Option<Version>,

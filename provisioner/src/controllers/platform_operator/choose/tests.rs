@@ -101,7 +101,6 @@ impl Case {
         self.plan_of(self.existing(), None)
     }
 
-    /// Formats the plan as [`brief`] does.
     fn brief(&self) -> String {
         brief(&self.plan())
     }

@@ -166,8 +166,7 @@ fn malformed_managed_fields_are_ignored() {
         json!([{"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": 3, ".": {}}}]),
         json!([{"manager": MANAGER, "operation": "Apply", "subresource": "status", "fieldsV1": {"f:status": {}}}]),
     ] {
-        let live =
-            with!(applied(&desired) => |live| live["metadata"]["managedFields"] = fields.clone());
-        assert!(is_good(&live, &desired), "{fields}");
+        let live = with!(applied(&desired) => |live| live["metadata"]["managedFields"] = fields);
+        assert!(is_good(&live, &desired), "{live}");
     }
 }

@@ -10,8 +10,7 @@ fn csv(metadata: &Value) -> ObjectMeta {
 
 #[test]
 fn cluster_service_versions_name_their_package() {
-    let of =
-        |properties: &str| json!({"annotations": {"operatorframework.io/properties": properties}});
+    let of = |text: &str| json!({"annotations": {"operatorframework.io/properties": text}});
     let tide = json!({"type": "olm.package", "value": {"packageName": "tide", "version": "1.0.0"}});
     let good = json!({"properties": [{"type": "olm.gvk", "value": {}}, tide]}).to_string();
     let with = |key: &str, value: Value| with!(of(&good) => |metadata| metadata[key] = value);

@@ -46,7 +46,6 @@ fn planned(plan: &OperatorPlan) -> Observation<'_> {
     }
 }
 
-/// Returns the status of a new operator for an observation.
 fn status(found: &Observation<'_>) -> PlatformOperatorStatus {
     build(&operator(&json!({})), found, NOW.parse().unwrap())
 }
@@ -220,8 +219,7 @@ fn untrusted_texts_are_truncated_to_fit_the_status() {
     let text = || long.clone();
     let hostile = with!(chosen("1.0.0", None) => bundle.name: text(), bundle.version: text(), bundle.channel: text(),
         bundle.catalog: text(), bundle.image: text());
-    let plan =
-        with!(plan(InstanceAction::Apply(Box::new(hostile))) => warnings: vec![long.clone()]);
+    let plan = with!(plan(InstanceAction::Apply(Box::new(hostile))) => warnings: vec![text()]);
     let status = new_status(&plan, Some(&installed("1.0.0", true)), Some(&long));
     let bundle = status.chosen_bundle.as_ref().unwrap();
     let message = &find(&status, "Installed").message;

@@ -23,8 +23,7 @@ async fn get_shows_the_columns_of_each_kind() {
         json!({"status": {"phase": "Unpacked", "version": "1.2.3", "resolvedSource": image()}});
     merge_status(&api(client, "Bundle"), "columns", &status).await;
     let [heads, row] = rows("bundles columns --output wide").await;
-    let expected = "NAME TYPE PHASE VERSION AGE RESOLVED SOURCE PROVISIONER PACKAGE MESSAGE";
-    assert_eq!(heads, expected);
+    tests::assert_rows!(heads => "NAME TYPE PHASE VERSION AGE RESOLVED SOURCE PROVISIONER PACKAGE MESSAGE");
     let resolved = r#""ref":"quay.io/example/bundle:v1""#;
     for cell in ["image", "Unpacked", "1.2.3", resolved] {
         assert_has(&row, cell);
@@ -49,10 +48,8 @@ async fn get_shows_the_columns_of_each_kind() {
     let cells = "columns Unknown columns-abc 1.2.3 True InstallationSucceeded False ";
     assert!(row.starts_with(cells), "{row}");
     let [heads, row] = rows("bis columns --output wide").await;
-    let expected = format!("{expected} PROVISIONER PACKAGE PROGRESSING MESSAGE");
-    assert_eq!(heads, expected);
-    let more = " core-rukpak-io-plain etcd Applying 2 of 3 objects";
-    assert!(row.ends_with(more), "{row}");
+    tests::assert_rows!(heads => format!("{expected} PROVISIONER PACKAGE PROGRESSING MESSAGE"));
+    tests::assert_rows!(row.ends_with(" core-rukpak-io-plain etcd Applying 2 of 3 objects") => true, "{row}");
 
     platform_operators_show_all_stored_fields().await;
     platform_status_is_stored_as_concluded().await;
@@ -88,15 +85,13 @@ async fn platform_operators_show_all_stored_fields() {
             condition("Upgradeable", "False", "IncompatibleOperatorsInstalled", ""),
             condition("CatalogAvailable", "True", "AsExpected", ""),
         ],
-        "observedGeneration": 1,
-        "activeBundleInstance": {"name": "columns"},
-        "activeBundleDeployment": {"name": "columns"},
+        "observedGeneration": 1, "clusterMinor": "4.12", "packageMinor": "1.2",
+        "activeBundleInstance": {"name": "columns"}, "activeBundleDeployment": {"name": "columns"},
         "chosenBundle": {
             "name": "etcd.v1.2.3", "version": "1.2.3", "channel": "stable", "catalog": "catalogs/community",
             "image": format!("quay.io/example/etcd@{DIGEST}"), "why": ["the head of channel stable"],
         },
         "nextAvailable": {"name": "etcd.v1.3.0", "version": "1.3.0", "waitsFor": "an upgrade of the cluster"},
-        "clusterMinor": "4.12", "packageMinor": "1.2",
         "newRights": {"digest": DIGEST, "rules": ["ServiceAccount etcd/etcd, in the whole cluster: {}"]},
     });
     let stored = write_status(&object, &status).await.unwrap();
@@ -115,8 +110,7 @@ async fn platform_operators_show_all_stored_fields() {
     assert_has(row, " catalogs/community 1.3.0 ");
     // `po` remains the short name of pods.
     let resources = run("api-resources --api-group platform.openshift.io --no-headers").await;
-    let expected = "platformoperators platform.openshift.io/v1alpha1 false PlatformOperator";
-    assert_eq!(normalized(&resources), expected);
+    tests::assert_rows!(normalized(&resources) => "platformoperators platform.openshift.io/v1alpha1 false PlatformOperator");
 }
 
 /// Another name than `cluster` is rejected.
@@ -148,8 +142,7 @@ async fn platform_status_is_stored_as_concluded() {
     let status = stored.status.unwrap();
     assert_eq!(status, first.status);
     // A second conclusion from the same input changes nothing.
-    let again = model::platform_status(Some(&status), &input, Some("1.36"));
-    assert_eq!(again.status, status);
+    tests::assert_rows!(model::platform_status(Some(&status), &input, Some("1.36")).status => status);
 
     let [_, row] = rows("platformstatuses --output wide").await;
     assert!(row.starts_with("cluster False True False False "), "{row}");

@@ -85,10 +85,8 @@ async fn stored_invalid_sources_stay_writable() {
             assert_eq!(alter(&object, valid).await, Ok(()), "{name}");
         }
         let status = json!({"reason": "SpecInvalidError", "message": "no"});
-        let written = write_status(&object, &status).await.unwrap();
-        assert_eq!(written["status"], status, "{name}");
-        let altered = alter(&object, json!({"spec": offence})).await;
-        assert!(altered.is_err(), "{name}: {offence}");
+        tests::assert_rows!(write_status(&object, &status).await.unwrap()["status"] => status, "{name}");
+        tests::assert_rows!(alter(&object, json!({"spec": offence})).await.is_err() => true, "{name}: {offence}");
     }
     // Improvements are accepted, also partial ones.
     for (name, better, is_undone) in tests::rows![
@@ -99,8 +97,7 @@ async fn stored_invalid_sources_stay_writable() {
         "pod", json!({"grpcPodConfig": null}) => false;
     ] {
         let object = stored(name, &json!({}));
-        let done = alter(&object, json!({"spec": better})).await;
-        assert_eq!(done, Ok(()), "{name}");
+        tests::assert_rows!(alter(&object, json!({"spec": better})).await => Ok(()), "{name}");
         let again = rows.iter().find(|(of, ..)| *of == name).unwrap().1.clone();
         let undone = alter(&object, json!({"spec": again})).await;
         assert_eq!(undone.is_ok(), is_undone, "{name}: {undone:?}");

@@ -8,10 +8,10 @@ use unpacker::{
 };
 
 use super::*;
-use crate::content::support::visit;
+use crate::content::support::{Answer, visit};
 
 /// Sends an archive as a Job does, with any token. Returns the status, and the reason of a rejection.
-async fn put(world: &World, bundle: &str, token: &str, content: &Content) -> (StatusCode, String) {
+async fn put(world: &World, bundle: &str, token: &str, content: &Content) -> (u16, String) {
     let body = archive(content);
     let mut tar = Vec::new();
     let claims = DeclaredUpload {
@@ -29,10 +29,7 @@ async fn put(world: &World, bundle: &str, token: &str, content: &Content) -> (St
     for name in [BODY_DIGEST, CONTENT_DIGEST, CONTENT_SIZE] {
         request = request.header(&name, claims[&name].clone());
     }
-    let answer = request.send().await.unwrap();
-    let (status, text) = (answer.status(), answer.text().await.unwrap());
-    let reason: Value = serde_json::from_str(&text).unwrap_or_default();
-    let reason = reason["reason"].as_str().unwrap_or_default().to_owned();
+    let (status, reason, _) = Answer::from_request(request).await.rejection();
     (status, reason)
 }
 
@@ -74,8 +71,7 @@ async fn only_the_pod_of_a_job_delivers_content_and_once() {
     let foreign = create(&node.pods(), &serde_json::from_value(foreign).unwrap()).await;
     let foreign = node.token_for(&foreign, to(audience)).await;
     let none = unique("none");
-    let unknown = (StatusCode::UNAUTHORIZED, "Unauthorized");
-    let forbidden = (StatusCode::FORBIDDEN, "Forbidden");
+    let (unknown, forbidden) = ((401, "Unauthorized"), (403, "Forbidden"));
     for (why, bundle, token, (status, reason)) in tests::rows![
         "no token", &name, "" => unknown;
         "no token of this cluster", &name, "nonsense" => unknown;
@@ -87,13 +83,11 @@ async fn only_the_pod_of_a_job_delivers_content_and_once() {
         "the same pod for another Bundle", &other, &good => forbidden;
         "the same pod for an upload", &door, &good => forbidden;
         "a Bundle without a Job", &plain, &good => forbidden;
-        "a Bundle that does not exist", &none, &good => (StatusCode::NOT_FOUND, "NotFound");
+        "a Bundle that does not exist", &none, &good => (404, "NotFound");
     ] {
-        let found = put(world, bundle, token, &content).await;
-        assert_eq!(found, (status, reason.to_owned()), "{why}");
+        tests::assert_rows!(put(world, bundle, token, &content).await => (status, reason.to_owned()), "{why}");
     }
-    let job = node.find_job(&name).await.unwrap();
-    assert!(!job.annotations().contains_key("core.rukpak.io/handed-over"));
+    tests::assert_rows!(node.find_job(&name).await.unwrap().annotations().contains_key("core.rukpak.io/handed-over") => false);
 
     // The token of a deleted pod is not valid.
     let params = DeleteParams::default().grace_period(0);
@@ -101,15 +95,13 @@ async fn only_the_pod_of_a_job_delivers_content_and_once() {
     pods.delete(&theirs.name_any(), &params).await.unwrap();
     wait_deleted(pods, &theirs.name_any()).await;
     let (late, _) = put(world, &other, &others, &content).await;
-    let rejections = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
-    assert!(rejections.contains(&late), "{late}");
+    assert!([401, 403].contains(&late), "{late}");
 
     // The content is accepted once, and the same content again.
-    let (status, _) = put(world, &name, &good, &content).await;
-    assert_eq!(status, StatusCode::CREATED);
+    tests::assert_rows!(put(world, &name, &good, &content).await.0 => 201);
     world.wait_bundle(&name, "Unpacked", "True").await;
-    let (status, _) = put(world, &name, &good, &content).await;
-    assert_eq!(status, StatusCode::OK);
-    let changed = put(world, &name, &good, &small("another")).await;
-    assert_eq!(changed, (StatusCode::CONFLICT, "ContentChanged".to_owned()));
+    tests::assert_rows! {
+        put(world, &name, &good, &content).await.0 => 200;
+        put(world, &name, &good, &small("another")).await => (409, "ContentChanged".to_owned());
+    }
 }

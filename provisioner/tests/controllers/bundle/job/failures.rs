@@ -36,8 +36,7 @@ async fn b06_a_pod_that_waits_is_reported_until_it_runs() {
     node.run(&pod, &small(&name)).await.unwrap();
     let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
     assert_has(message(&bundle), "pinned by contentDigest only");
-    let resolved = bundle.status.unwrap().resolved_source.unwrap().image;
-    assert_eq!(resolved.unwrap().reference, reference);
+    tests::assert_rows!(bundle.status.unwrap().resolved_source.unwrap().image.unwrap().reference => reference);
 }
 
 // parity: b3
@@ -96,9 +95,8 @@ async fn failed_job_is_kept_and_followed_by_another() {
     assert_eq!(node.job(&name).await.uid(), first.uid());
 
     let second = next_job(&node, &name, &first).await;
-    let apart = |job: &Job| job.creation_timestamp().unwrap().0;
-    let delay = apart(&second).duration_since(apart(&first)).as_secs();
-    assert!(delay >= 14, "{delay} s");
+    let created = |job: &Job| job.creation_timestamp().unwrap().0;
+    tests::assert_rows!(created(&second).duration_since(created(&first)).as_secs() >= 14 => true);
     wait_deleted::<Pod>(node.pods(), &retained.name_any()).await;
     // The problem is reported until the next Job has a result.
     condition_is(world, &name, "UnpackFailed", problem).await;
@@ -128,13 +126,11 @@ async fn content_of_jobs_is_checked_like_any_other() {
     let nested = content(&[("manifests/nested/a.yaml", config_map("default", "a", "a"))]);
     node.run(&node.pod(&name).await, &nested).await.unwrap();
     condition_is(world, &name, "UnpackFailed", "manifests/nested").await;
-    let job = node.job(&name).await;
-    assert!(job.annotations().contains_key("core.rukpak.io/handed-over"));
+    tests::assert_rows!(node.job(&name).await.annotations().contains_key("core.rukpak.io/handed-over") => true);
 
     let (name, sent) = deliver("tests/link").await;
     sent.unwrap();
-    let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
-    assert_eq!(bundle.status.unwrap().skipped, skipped("tests/link"));
+    tests::assert_rows!(world.wait_bundle(&name, "Unpacked", "True").await.status.unwrap().skipped => skipped("tests/link"));
 }
 
 #[tokio::test]
@@ -150,6 +146,5 @@ async fn foreign_job_is_not_changed() {
     condition_is(world, &name, "UnpackFailed", foreign).await;
     let params = DeleteParams::background();
     node.jobs().delete(&job, &params).await.unwrap();
-    let next = next_job(&node, &name, &first).await;
-    assert_eq!(next.owner_references().len(), 1);
+    tests::assert_rows!(next_job(&node, &name, &first).await.owner_references().len() => 1);
 }

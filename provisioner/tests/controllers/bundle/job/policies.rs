@@ -3,86 +3,70 @@
 use std::{pin::pin, time::Duration};
 
 use futures::StreamExt as _;
-use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kubelet::{container, ended};
 use tokio::time::{Instant, timeout_at};
 
 use super::*;
+use crate::catalogs::api_errors::{allow, deny_unless};
 
-/// Creates a policy for the Jobs or pods of one Bundle, and returns its name.
-async fn policy(world: &World, bundle: &str, is_job: bool, kind: &str, mut spec: Value) -> String {
-    let name = unique("policy");
-    let (group, resource) = if is_job {
-        ("batch", "jobs")
-    } else {
-        ("", "pods")
-    };
-    let label = "object.metadata.?labels[?'core.rukpak.io/owner-name']";
-    spec["failurePolicy"] = json!("Fail");
-    spec["matchConstraints"] = json!({"resourceRules": [{
-        "apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource],
-    }]});
-    let matches = format!("{label}.orValue('') == '{bundle}'");
-    spec["matchConditions"] = json!([{"name": "bundle", "expression": matches}]);
-    let mut binding = json!({"policyName": name});
-    if kind == "ValidatingAdmission" {
-        binding["validationActions"] = json!(["Deny"]);
-    }
-    for (suffix, spec) in [("Policy", spec), ("PolicyBinding", binding)] {
-        let object = json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": format!("{kind}{suffix}"),
-            "metadata": {"name": name}, "spec": spec,
-        });
-        world.apply(&object).await;
-    }
-    name
-}
+/// The group and the resource of a policy.
+type Resource = (&'static str, &'static str);
 
-/// Waits until the result of a dry run of a Bundle's pod or Job matches.
-async fn in_force(
-    world: &World,
-    bundle: &str,
-    is_job: bool,
-    is_so: impl Fn(&kube::Result<Value>) -> bool,
-) {
+const JOBS: Resource = ("batch", "jobs");
+const PODS: Resource = ("", "pods");
+/// The CEL expression of the Bundle that a Job or pod belongs to.
+const OWNER: &str = "object.metadata.?labels[?'core.rukpak.io/owner-name'].orValue('')";
+
+/// Sends a Job or pod of a Bundle as a dry run.
+async fn attempt(world: &World, bundle: &str, resource: Resource) -> kube::Result<Value> {
     let metadata = json!({"name": unique("try"), "labels": {"core.rukpak.io/owner-name": bundle}});
     let pod = json!({"restartPolicy": "Never", "containers": [{"name": "unpack", "image": "a"}]});
-    let (api, version, kind, spec) = if is_job {
-        let template = json!({"template": {"spec": pod}});
-        ("apis", "batch/v1", "Job", template)
-    } else {
-        ("api", "v1", "Pod", pod)
+    let template = json!({"template": {"spec": pod}});
+    let (api, version, kind, spec) = match resource {
+        JOBS => ("apis", "batch/v1", "Job", template),
+        _ => ("api", "v1", "Pod", pod),
     };
     let object = json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec});
-    let plural = format!("{}s", kind.to_lowercase());
+    let (_, plural) = resource;
     let path = format!("/{api}/{version}/namespaces/{SYSTEM}/{plural}?dryRun=All");
-    let tried = async || {
-        let request = http::Request::post(&path).header("content-type", "application/json");
-        let request = request.body(object.to_string().into_bytes()).unwrap();
-        world.client().request(request).await
-    };
-    let _ = until("the policy is in force", tried, is_so).await;
+    let request = http::Request::post(path).header("content-type", "application/json");
+    let request = request.body(object.to_string().into_bytes()).unwrap();
+    world.client().request(request).await
 }
 
 /// Creates a policy that changes the Jobs or pods of a Bundle, and waits until a field has its new value.
 async fn mutate(
     world: &World,
     bundle: &str,
-    is_job: bool,
+    resource: Resource,
     mutation: Value,
     (field, value): (&str, Value),
 ) {
-    let spec = json!({"reinvocationPolicy": "Never", "mutations": [mutation]});
-    policy(world, bundle, is_job, "MutatingAdmission", spec).await;
-    in_force(world, bundle, is_job, |answer| {
+    let (name, (group, plural)) = (unique("policy"), resource);
+    let is_owned = format!("{OWNER} == '{bundle}'");
+    let spec = json!({
+        "failurePolicy": "Fail", "reinvocationPolicy": "Never", "mutations": [mutation],
+        "matchConditions": [{"name": "bundle", "expression": is_owned}],
+        "matchConstraints": {"resourceRules": [{
+            "apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [plural],
+        }]},
+    });
+    for (suffix, spec) in [("", spec), ("Binding", json!({"policyName": name}))] {
+        let object = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": format!("MutatingAdmissionPolicy{suffix}"),
+            "metadata": {"name": name}, "spec": spec,
+        });
+        world.apply(&object).await;
+    }
+    let tried = async || attempt(world, bundle, resource).await;
+    let _ = until("the policy is in force", tried, |answer| {
         let object = answer.as_ref().ok();
         object.and_then(|object| object.pointer(field)) == Some(&value)
     })
     .await;
 }
 
-/// Returns the mutation of a policy by operations of JSON Patch.
 fn json_patch(expression: &str) -> Value {
     json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}})
 }
@@ -96,18 +80,17 @@ async fn jobs_and_pods_that_policies_change_are_kept() {
         "[JSONPatch{op: 'add', path: '/spec/containers/0', value: Object.spec.containers{name: 'proxy', image: 'proxy'}}]",
     );
     let proxy = ("/spec/containers/0/name", json!("proxy"));
-    mutate(world, &name, false, sidecar, proxy).await;
+    mutate(world, &name, PODS, sidecar, proxy).await;
     let defaults = json!({
         "patchType": "ApplyConfiguration",
         "applyConfiguration": {"expression": "Object{metadata: Object.metadata{annotations: {'example.com/cost-center': 'x'}}, spec: Object.spec{ttlSecondsAfterFinished: 60, template: Object.spec.template{spec: Object.spec.template.spec{priority: 0, terminationGracePeriodSeconds: 1}}}}"},
     });
     let ttl = ("/spec/ttlSecondsAfterFinished", json!(60));
-    mutate(world, &name, true, defaults, ttl).await;
+    mutate(world, &name, JOBS, defaults, ttl).await;
     world.bundle(&name, "plain", nowhere(&name)).await;
     let node = node(world).await;
     let (pod, job) = (node.pod(&name).await, node.job(&name).await);
-    let ttl = job.spec.as_ref().unwrap().ttl_seconds_after_finished;
-    assert_eq!(ttl, Some(60));
+    tests::assert_rows!(job.spec.as_ref().unwrap().ttl_seconds_after_finished => Some(60));
     let containers = &pod.spec.as_ref().unwrap().containers;
     let containers: Vec<_> = containers.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(containers, ["proxy", "unpack"]);
@@ -143,7 +126,7 @@ async fn policy_that_strips_jobs_is_reported_and_not_fought() {
          : [JSONPatch{op: 'add', path: '/metadata/labels/stripped', value: 'yes'}]",
     );
     let label = ("/metadata/labels/stripped", json!("yes"));
-    mutate(world, &name, true, stripped, label).await;
+    mutate(world, &name, JOBS, stripped, label).await;
     world.bundle(&name, "plain", nowhere(&name)).await;
     let remedy = "exempt the system namespace from the policy";
     condition_is(world, &name, "UnpackFailed", remedy).await;
@@ -165,35 +148,30 @@ async fn condition_persists(world: &World, name: &str, text: &str) {
     }
 }
 
-/// Denies the Jobs or pods of a Bundle. Returns the name of the policy.
-async fn deny(world: &World, bundle: &str, is_job: bool, message: &str) -> String {
-    let spec = json!({"validations": [{"expression": "false", "message": message}]});
-    let name = policy(world, bundle, is_job, "ValidatingAdmission", spec).await;
-    in_force(world, bundle, is_job, Result::is_err).await;
-    name
-}
-
-async fn allow(world: &World, policy: &str) {
-    let bindings: Api<ValidatingAdmissionPolicyBinding> = world.api();
-    delete(&bindings, policy).await;
+async fn deny(world: &World, bundle: &str, resource: Resource) {
+    let is_other = format!("{OWNER} != '{bundle}'");
+    let tried = async || attempt(world, bundle, resource).await;
+    deny_unless(&is_other, world.cluster, "CREATE", resource, tried).await;
 }
 
 #[tokio::test]
 async fn denied_jobs_and_pods_are_reported_until_allowed() {
     let world = place().await;
     let name = unique("denied");
-    let jobs = deny(world, &name, true, "no jobs on Sundays").await;
+    let denial = |policy: &str| format!("'{policy}' denied request: nothing is done here");
+    let (no_jobs, no_pods) = (denial("jobs"), denial("pods"));
+    deny(world, &name, JOBS).await;
     world.bundle(&name, "plain", nowhere(&name)).await;
-    condition_is(world, &name, "UnpackFailed", "no jobs on Sundays").await;
-    condition_persists(world, &name, "no jobs on Sundays").await;
-    let pods = deny(world, &name, false, "no pods on Sundays").await;
-    allow(world, &jobs).await;
+    condition_is(world, &name, "UnpackFailed", &no_jobs).await;
+    condition_persists(world, &name, &no_jobs).await;
+    deny(world, &name, PODS).await;
+    allow(world.cluster, "jobs").await;
     let node = node(world).await;
     node.job(&name).await;
 
-    let bundle = condition_is(world, &name, "UnpackPending", "no pods on Sundays").await;
+    let bundle = condition_is(world, &name, "UnpackPending", &no_pods).await;
     assert_has(message(&bundle), "cannot create its pod");
     assert_eq!(bundle.status.unwrap().phase, Some(Phase::Pending));
-    allow(world, &pods).await;
+    allow(world.cluster, "pods").await;
     node.pod(&name).await;
 }

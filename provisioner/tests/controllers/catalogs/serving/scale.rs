@@ -135,10 +135,7 @@ async fn a_thousand_catalog_sources_load_each_of_twenty_images_once() {
     until("served", served).await;
     // Services that are created all at once take so long that requests time out and are repeated.
     let writes = service_writes(&shelf).await - writes_before;
-    assert!(
-        (SOURCES..SOURCES * 3 / 2).contains(&writes),
-        "{writes} writes of Services"
-    );
+    tests::assert_rows!((SOURCES..SOURCES * 3 / 2).contains(&writes) => true, "{writes} writes of Services");
     // The content of an image was fetched once, into one file; each CatalogSource has resolved its digest with its own
     // credentials.
     let before = proxy.requests();
@@ -149,8 +146,7 @@ async fn a_thousand_catalog_sources_load_each_of_twenty_images_once() {
     let heads = before.iter().filter(|request| request.starts_with("HEAD "));
     let polls = ["new", "same", "failed"].map(|outcome| polled(&leader, outcome));
     assert_eq!(heads.count(), SOURCES, "resolved tags; polls: {polls:?}");
-    let files = leader.store.path().join("registries");
-    assert_eq!(std::fs::read_dir(files).unwrap().count(), IMAGES);
+    tests::assert_rows!(std::fs::read_dir(leader.store.path().join("registries")).unwrap().count() => IMAGES);
 
     // A poll without a change is one request.
     declare_all(&shelf, &proxy.host, 1).await;

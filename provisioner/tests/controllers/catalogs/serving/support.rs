@@ -25,7 +25,6 @@ impl Leader {
         Self::with(cluster, address, store, NamespaceQuota::default())
     }
 
-    /// Starts a provisioner that reaches the API server through a line.
     pub(in crate::catalogs) async fn behind_line(cluster: &Cluster, address: &str) -> (Self, Line) {
         let (line, config) = Line::to(cluster.config().clone()).await;
         let store = tempfile::tempdir().unwrap();
@@ -51,7 +50,6 @@ impl Leader {
         Self::run(config, Some(&user), settings, store)
     }
 
-    /// Returns the lines of the metric of served catalogs.
     pub(super) fn served(&self) -> Vec<String> {
         let text = self.ctx.metrics.render();
         let lines = text.lines();

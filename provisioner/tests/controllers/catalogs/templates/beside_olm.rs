@@ -71,8 +71,7 @@ async fn beside_olm_annotations_and_conditions_are_written() {
          {pinned:?} of Deployment catalog-operator, nor ClusterOperator operator-lifecycle-manager, nor label olm.version of \
          ClusterServiceVersion packageserver declares it; set label olm.version on Deployment catalog-operator"
     );
-    let source = shelf.has("versions", &why).await;
-    assert_eq!(image(&source), "example.com/catalog:v0.38.0");
+    tests::assert_rows!(image(&shelf.has("versions", &why).await) => "example.com/catalog:v0.38.0");
 
     // Of several objects of that name, the one in OLM's namespace counts.
     let spec = json!({"displayName": "Package Server", "install": {"strategy": "deployment", "spec": {"deployments": []}}});

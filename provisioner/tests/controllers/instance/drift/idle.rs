@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::faults::support::{Audit, Mark, Request, empty};
 
-/// The time without requests after which the provisioner is idle.
 const IDLE_TIME: Duration = Duration::from_secs(4);
 
 /// Waits until no request is sent during [`IDLE_TIME`]. Requests in progress may complete first.

@@ -16,16 +16,14 @@ async fn unhealthy_and_rolled_back_bundles_are_not_replaced() {
     // The Bundle of a rollback is replaced before.
     upgrade(world, &name, "v2", &version("v2", "fails")).await;
     has_value(world, space.name(), "a", "v", "v2").await;
-    let previous = becomes(world, &name, "previous", |status| {
-        status.previous.as_ref().map(drop)
-    });
-    let previous = previous.await.status.unwrap().previous.unwrap();
+    let has_previous = |status: &BundleInstanceStatus| status.previous.as_ref().map(drop);
+    let previous = becomes(world, &name, "previous", has_previous).await;
+    let previous = previous.status.unwrap().previous.unwrap();
     let foreign = squatter.replace_recorded(&previous).await;
     support::unpacked(&world.api(), &foreign.name_any()).await;
     wait_message(world, &name, "Healthy", &["/web)"]).await;
     change(world, &name, rollback("OnFailure")).await;
-    let recorded = observed(world, &name).await;
-    assert_eq!(line(&recorded, "Installed"), "True InstallationSucceeded");
+    tests::assert_rows!(line(&observed(world, &name).await, "Installed") => "True InstallationSucceeded");
     upgrade(world, &name, "v3", &version("v3", "works")).await;
     has_value(world, space.name(), "a", "v", "v3").await;
     world.wait_instance(&name, "Healthy", "True").await;
@@ -65,7 +63,7 @@ async fn unhealthy_and_rolled_back_bundles_are_not_replaced() {
     world.wait_instance(&name, "Healthy", "True").await;
     wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
     is_deleted(world, &name, &foreign).await;
-    observer.finish().await;
+    observer.finish(&[]).await;
     world.uninstall(&name).await;
 }
 
@@ -83,8 +81,7 @@ async fn installation_of_an_older_provisioner_is_adopted() {
 
     // The Bundle is the one that was installed.
     forget_records(world, &name).await;
-    let adopted = installed_is_recorded(world, &name).await;
-    assert_eq!(adopted, before);
+    tests::assert_rows!(installed_is_recorded(world, &name).await => before);
     assert_eq!(bundles(world, &name).await.len(), 1);
     support::delete(&maps(world, space.name()), "a").await;
     has_value(world, space.name(), "a", "v", "1").await;
@@ -107,9 +104,7 @@ async fn installation_of_an_older_provisioner_is_adopted() {
     wait_reason(world, &name, "Installed", "UpgradeFailed").await;
     forget_records(world, &name).await;
     world.apply(&support::namespace_object(&missing)).await;
-    has_value(world, space.name(), "a", "v", "2").await;
-    wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
-    installed_is_recorded(world, &name).await;
-    observer.finish().await;
+    is_installed(world, &name, space.name(), "2").await;
+    observer.finish(&[]).await;
     world.uninstall(&name).await;
 }

@@ -56,8 +56,7 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     instances.delete(&deleted, &params).await.unwrap();
     // The provisioner would repair both ConfigMaps of an instance that is not deleted.
     held_maps.delete("free", &params).await.unwrap();
-    let waiting = instances.get(&deleted).await.unwrap();
-    assert!(waiting.metadata.deletion_timestamp.is_some());
+    tests::assert_rows!(instances.get(&deleted).await.unwrap().metadata.deletion_timestamp.is_some() => true);
 
     // The second process starts both uninstalls, and is killed before they complete.
     retain_finalizer(&cluster, &instances, &orphaned).await;
@@ -73,8 +72,7 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     support::until("no Bundle of the orphaned instance", left, Vec::is_empty).await;
     second.kill().await;
     allow(&cluster, RESOURCE.1).await;
-    let released = json!({"metadata": {"finalizers": null}});
-    patch_as_other(&held_maps, "held", released).await;
+    finalize(&held_maps, "held").await;
 
     let _third = Provisioner::start(&cluster, Options::default()).await;
     wait_deleted(instances.clone(), &deleted).await;
@@ -89,8 +87,7 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
         assert_eq!(left.metadata.owner_references, None);
         assert_eq!(left.metadata.deletion_timestamp, None);
     }
-    let left = crds.get(&crd_of(&orphaned)).await.unwrap();
-    assert_eq!(left.metadata.deletion_timestamp, None);
+    tests::assert_rows!(crds.get(&crd_of(&orphaned)).await.unwrap().metadata.deletion_timestamp => None);
     let left = async || support::list(&world.api::<Bundle>()).await;
     support::until("no Bundle", left, Vec::is_empty).await;
 }

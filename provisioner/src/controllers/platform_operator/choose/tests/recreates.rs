@@ -165,7 +165,6 @@ fn spec_and_cluster_may_exclude_the_recorded_bundle() {
     assert_rows!(moved("1.1.0").respec(&overridden("1.1.0")).brief() => "have 1.1.0");
 }
 
-/// An edited annotation installs only what a catalog offers.
 #[test]
 fn an_edited_annotation_installs_nothing_that_is_not_offered() {
     let text = record::annotation(&chosen("1.0.0", None)).unwrap();
