@@ -21,7 +21,7 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval after [`DISCOVERY_LAG`]: an overloaded API server may take longer, and no later event would report the kind.
 const LATE_POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// Time after which a newly served kind is no longer polled.
+/// Time after which the polls for a newly served kind end.
 const MAX_LAG: Duration = Duration::from_secs(600);
 
 /// Kinds of a group version by name; `None` if the group version is not served.

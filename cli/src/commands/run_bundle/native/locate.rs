@@ -28,8 +28,7 @@ pub(super) async fn locate(
     requested: Option<&str>,
 ) -> anyhow::Result<LocatedInstance> {
     let found = list_for_package(cluster, package).await?;
-    let remedy = format!("remove all but one with {}", command("uninstall NAME"));
-    choose(found, package, requested, &remedy)
+    choose(found, package, requested, &remove_others())
 }
 
 /// Returns the BundleInstance of a package like [`locate`]. Instances of other commands count only if `run bundle` created
@@ -108,15 +107,20 @@ fn choose_own(
 ) -> anyhow::Result<LocatedInstance> {
     let has_own = found.iter().any(is_own);
     found.retain(|instance| is_own(instance) == has_own);
-    let uninstall = command("uninstall NAME");
     let remedy = if has_own {
-        format!("remove all but one with {uninstall}")
+        remove_others()
     } else {
+        let uninstall = command("uninstall NAME");
         format!(
             "\"run bundle\" installed none of them; nothing was deleted; run {uninstall} instead"
         )
     };
     choose(found, package, requested, &remedy)
+}
+
+/// Returns the remedy for several instances of a package.
+fn remove_others() -> String {
+    format!("remove all but one with {}", command("uninstall NAME"))
 }
 
 fn choose(

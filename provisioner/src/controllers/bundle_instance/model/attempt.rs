@@ -5,7 +5,6 @@ use apply::{
     revision::Revision,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use manifests::api::bundle_instance::InstalledBundle;
 
 use super::*;
 use crate::controllers::bundle_instance::rollout::{
@@ -119,11 +118,7 @@ impl Controller {
                     let unfinished = || {
                         let newest = records.unfinished?;
                         let record = server.read(newest).ok()?;
-                        record.header.details.key.as_ref()?;
-                        let present = InstalledBundle::new(bundle);
-                        let present = Some(&present);
-                        let instance = &server.instance;
-                        Some(Rendered::of_revision(record, instance, newest, present))
+                        Rendered::of_unfinished(record, &server.instance, newest, bundle)
                     };
                     let rendered = usable(&records.of_template).or_else(unfinished);
                     rendered.ok_or(failure)
@@ -139,14 +134,9 @@ impl Controller {
             attempt::unusable_record(target, &problem)
         })?;
         let instance = &server.instance;
-        Ok(match target.source {
-            Source::Newest(_) => {
-                Rendered::of_revision(record, instance, revision, before.installed.as_ref())
-            }
-            Source::Bundle(_) | Source::Revision(_) => {
-                Rendered::of_record(record, instance, revision.configuration_hash.clone())
-            }
-        })
+        Ok(Rendered::of_target(
+            record, instance, before, target, revision,
+        ))
     }
 
     /// Mirrors `rollout::objects::lacks_content`.

@@ -2,7 +2,7 @@
 
 use manifests::api::{
     bundle::Bundle,
-    bundle_instance::{BundleInstance, BundleInstanceStatus, InstalledBundle, RevisionStatus},
+    bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus},
 };
 
 use super::{
@@ -53,14 +53,9 @@ pub(super) async fn rendered(
         state.lost = Some(revision.number);
         unusable_record(target, &error.to_string())
     })?;
-    Ok(match target.source {
-        Source::Newest(_) => {
-            Rendered::of_revision(record, instance, revision, before.installed.as_ref())
-        }
-        Source::Bundle(_) | Source::Revision(_) => {
-            Rendered::of_record(record, instance, revision.configuration_hash.clone())
-        }
-    })
+    Ok(Rendered::of_target(
+        record, instance, before, target, revision,
+    ))
 }
 
 /// Renders the objects of a Bundle, or reads them from a record with the same inputs.
@@ -90,15 +85,9 @@ async fn rendered_bundle(
             }
             if let Some(newest) = records.unfinished
                 && let Ok(record) = revisions::read(shared, &owner(instance), newest).await
-                && record.header.details.key.is_some()
+                && let Some(rendered) = Rendered::of_unfinished(record, instance, newest, bundle)
             {
-                let present = InstalledBundle::new(bundle);
-                return Ok(Rendered::of_revision(
-                    record,
-                    instance,
-                    newest,
-                    Some(&present),
-                ));
+                return Ok(rendered);
             }
             Err(RenderError::NotLoaded(failure))
         }

@@ -13,7 +13,8 @@ use manifests::{
         Class,
         bundle::Bundle,
         bundle_instance::{
-            BundleInstance, InstalledBundle, RemovedApi, RevisionStatus, ServiceAccountRef,
+            BundleInstance, BundleInstanceStatus, InstalledBundle, RemovedApi, RevisionStatus,
+            ServiceAccountRef,
         },
         labels,
         revision::RevisionDetails,
@@ -22,7 +23,7 @@ use manifests::{
     openshift::{MaxOpenShiftVersion, Spelling},
 };
 
-use super::{digest::configuration_hash, removed_apis};
+use super::{Source, Target, digest::configuration_hash, removed_apis};
 use crate::{
     cluster::impersonation,
     controllers::{
@@ -95,7 +96,7 @@ pub(super) fn digest(
 
 impl Rendered {
     /// Creates the content from a record, with the service account of the current spec.
-    pub(crate) fn of_record(
+    fn of_record(
         record: Revision<RevisionDetails>,
         instance: &BundleInstance,
         configuration_hash: Option<String>,
@@ -124,9 +125,41 @@ impl Rendered {
         }
     }
 
+    /// Creates the content of a target from the record of its revision.
+    pub(crate) fn of_target(
+        record: Revision<RevisionDetails>,
+        instance: &BundleInstance,
+        before: &BundleInstanceStatus,
+        target: &Target<'_>,
+        revision: &RevisionStatus,
+    ) -> Self {
+        match target.source {
+            Source::Newest(_) => {
+                Self::of_revision(record, instance, revision, before.installed.as_ref())
+            }
+            Source::Bundle(_) | Source::Revision(_) => {
+                Self::of_record(record, instance, revision.configuration_hash.clone())
+            }
+        }
+    }
+
+    /// Creates the content from the record of an interrupted rollout of a Bundle. Returns `None` if an older provisioner recorded
+    /// no key.
+    pub(crate) fn of_unfinished(
+        record: Revision<RevisionDetails>,
+        instance: &BundleInstance,
+        revision: &RevisionStatus,
+        bundle: &Bundle,
+    ) -> Option<Self> {
+        record.header.details.key.as_ref()?;
+        let present = InstalledBundle::new(bundle);
+        let rendered = Self::of_revision(record, instance, revision, Some(&present));
+        Some(rendered)
+    }
+
     /// Creates the content from the record of a revision, with the service account and the Bundle of the revision. `present` is
     /// the installed Bundle or that of the template, and may be the Bundle of the revision with another UID.
-    pub(crate) fn of_revision(
+    fn of_revision(
         record: Revision<RevisionDetails>,
         instance: &BundleInstance,
         revision: &RevisionStatus,
