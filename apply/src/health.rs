@@ -9,6 +9,9 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
+use jiff::Timestamp;
 use kube::core::GroupVersionKind;
 use manifests::object::{get_path, group_version, truncate};
 use serde_json::Value;
@@ -25,6 +28,16 @@ pub enum Health {
     InProgress(String),
     /// The object does not become healthy without a change; the message names the reason.
     Failed(String),
+    /// The object missed its own progress deadline. Until a new rollout of the object progresses, the status may still
+    /// report the timeout of the rollout before.
+    TimedOut {
+        /// The message of the status.
+        message: String,
+        /// The progress deadline of the object.
+        deadline: Duration,
+        /// The time of the last apply that changed the object; `None` if the metadata does not show it.
+        written: Option<Timestamp>,
+    },
 }
 
 /// Maximum length of a message, in characters: conditions may come from any client.

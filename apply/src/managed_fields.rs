@@ -10,21 +10,40 @@ mod tests;
 
 use std::{fmt, str::FromStr};
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::revision::{InvalidHash, digits, hash};
 
+/// Operation of the provisioner's entry in `managedFields`. The API server keeps one such entry per manager and
+/// subresource.
+const APPLY: &str = "Apply";
+
 /// Short hash of the provisioner's fields: 12 hexadecimal digits, equal for equal fields in any order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(u64);
 
+/// Returns the entry of `manager` for applies of the object itself.
+fn applied_entry<'a>(
+    entries: &'a [ManagedFieldsEntry],
+    manager: &str,
+) -> Option<&'a ManagedFieldsEntry> {
+    entries.iter().find(|entry| {
+        entry.manager.as_deref() == Some(manager)
+            && entry.operation.as_deref() == Some(APPLY)
+            && entry.subresource.as_deref().is_none_or(str::is_empty)
+    })
+}
+
+/// Returns the time at which an apply of `manager` last changed the object, by the clock of the API server.
+pub(crate) fn last_applied(entries: &[ManagedFieldsEntry], manager: &str) -> Option<Timestamp> {
+    Some(applied_entry(entries, manager)?.time.as_ref()?.0)
+}
+
 // === impl Fingerprint ===
 
-/// Operation of the provisioner's entry in `managedFields`. The API server keeps one such entry per manager and
-/// subresource.
-const APPLY: &str = "Apply";
 const DIGITS: usize = 12;
 
 impl Fingerprint {
@@ -41,12 +60,8 @@ impl Fingerprint {
 
     /// Returns the fingerprint of `manager` in typed metadata; `None` if the manager owns no field.
     pub fn from_entries(entries: &[ManagedFieldsEntry], manager: &str) -> Option<Self> {
-        let ours = entries.iter().find(|entry| {
-            entry.manager.as_deref() == Some(manager)
-                && entry.operation.as_deref() == Some(APPLY)
-                && entry.subresource.as_deref().is_none_or(str::is_empty)
-        })?;
-        Self::from_fields(&ours.fields_v1.as_ref()?.0)
+        let applied = applied_entry(entries, manager)?;
+        Self::from_fields(&applied.fields_v1.as_ref()?.0)
     }
 
     fn from_fields(fields: &Value) -> Option<Self> {

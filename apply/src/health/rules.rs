@@ -1,8 +1,14 @@
 //! The rules of built-in kinds.
 
+use std::time::Duration;
+
+use manifests::object::truncate;
 use serde_json::Value;
 
-use super::{Health, conditions::Conditions, get_path, number, text};
+use super::{Health, MAX_MESSAGE_LEN, conditions::Conditions, get_path, number, text};
+
+/// Progress deadline of a Deployment without a usable one: the default of the API server.
+const DEFAULT_PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
 
 /// Evaluates an object whose generation was observed by its controller.
 pub(super) type Rule = fn(&Value, &Conditions<'_>) -> Health;
@@ -53,12 +59,23 @@ fn status(object: &Value, field: &str) -> i64 {
     number(object, &["status", field]).unwrap_or_default()
 }
 
+/// Returns the progress deadline of a Deployment. The maximum value means no deadline.
+fn progress_deadline(object: &Value) -> Option<Duration> {
+    let seconds = number(object, &["spec", "progressDeadlineSeconds"])?;
+    let seconds = u64::try_from(seconds).ok()?;
+    (seconds < i32::MAX.unsigned_abs().into()).then(|| Duration::from_secs(seconds))
+}
+
 fn deployment(object: &Value, conditions: &Conditions<'_>) -> Health {
     let progressing = conditions.find("Progressing");
     if let Some(condition) = progressing
         && condition.reason == "ProgressDeadlineExceeded"
     {
-        return Health::failed(condition.describe("Progressing"));
+        return Health::TimedOut {
+            message: truncate(&condition.describe("Progressing"), MAX_MESSAGE_LEN),
+            deadline: progress_deadline(object).unwrap_or(DEFAULT_PROGRESS_DEADLINE),
+            written: None,
+        };
     }
     let desired = replicas(object);
     let existence = [
@@ -78,9 +95,8 @@ fn deployment(object: &Value, conditions: &Conditions<'_>) -> Health {
     if let Some(lacking) = lacking {
         return lacking;
     }
-    // Without a deadline, the controller does not report progress. The maximum value means no deadline.
-    let deadline = number(object, &["spec", "progressDeadlineSeconds"]);
-    let has_deadline = deadline.is_some_and(|deadline| deadline < i64::from(i32::MAX));
+    // Without a deadline, the controller does not report progress.
+    let has_deadline = progress_deadline(object).is_some();
     let complete = progressing.is_some_and(|condition| {
         condition.status == "True" && condition.reason == "NewReplicaSetAvailable"
     });

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     health::{self, Health},
-    managed_fields::Fingerprint,
+    managed_fields::{self, Fingerprint},
     ssa::MANAGER,
 };
 
@@ -128,8 +128,11 @@ pub(super) fn from_health_view(object: HealthView, resource: &ApiResource) -> Re
     reduce(metadata, health)
 }
 
-fn reduce(metadata: ObjectMeta, health: Health) -> ReducedObject {
+fn reduce(metadata: ObjectMeta, mut health: Health) -> ReducedObject {
     let entries = metadata.managed_fields.unwrap_or_default();
+    if let Health::TimedOut { written, .. } = &mut health {
+        *written = managed_fields::last_applied(&entries, MANAGER);
+    }
     let owner = metadata
         .labels
         .unwrap_or_default()

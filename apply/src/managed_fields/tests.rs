@@ -18,7 +18,8 @@ fn fingerprint_covers_only_our_entry() {
     let fields =
         json!({"f:metadata": {"f:labels": {".": {}, "f:a": {}}}, "f:spec": {"f:replicas": {}}});
     let other_fields = json!({"f:data": {}});
-    let own_entry = entry("rukpak", "Apply", "", &fields);
+    let mut own_entry = entry("rukpak", "Apply", "", &fields);
+    own_entry["time"] = json!("2026-01-02T00:00:00Z");
     let alone = Fingerprint::from_metadata(&metadata(std::slice::from_ref(&own_entry)), "rukpak");
     assert!(alone.is_some());
     let entries = [
@@ -32,6 +33,11 @@ fn fingerprint_covers_only_our_entry() {
     assert_ne!(Fingerprint::from_metadata(&shared, "kubectl"), alone);
     let typed: Vec<ManagedFieldsEntry> = serde_json::from_value(json!(entries)).unwrap();
     assert_eq!(Fingerprint::from_entries(&typed, "rukpak"), alone);
+    assert_eq!(
+        last_applied(&typed, "rukpak"),
+        "2026-01-02T00:00:00Z".parse().ok()
+    );
+    assert_eq!(last_applied(&typed, "other"), None);
 }
 
 #[test]

@@ -55,7 +55,7 @@ async fn health_follows_the_status_that_controllers_write() {
     for (object, kind, expected) in tests::rows![
         workload("Deployment", "web", &json!({"replicas": 2})), kind_of::<Deployment>()
             => r#"InProgress("0 of 2 replicas are available")"#;
-        workload("Deployment", "late", &late), kind_of::<Deployment>() => "Failed(*ProgressDeadlineExceeded*";
+        workload("Deployment", "late", &late), kind_of::<Deployment>() => "TimedOut*ProgressDeadlineExceeded*";
         workload("StatefulSet", "set", &json!({"replicas": 1, "serviceName": "none"})), kind_of::<StatefulSet>()
             => r#"InProgress("0 of 1 replicas are ready")"#;
         // Without nodes that it selects, a DaemonSet needs no pods.

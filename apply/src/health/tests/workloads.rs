@@ -15,6 +15,12 @@ fn deployments() {
     let counts = |all, updated, available, ready| status(all, updated, available, ready, &done);
     let spec = json!({"replicas": 3, "progressDeadlineSeconds": 600});
     let one = json!({"progressDeadlineSeconds": 600});
+    let stuck = json!({"conditions": [condition("Progressing", "False", "ProgressDeadlineExceeded", "too slow")]});
+    let timed_out = |seconds| Health::TimedOut {
+        message: "Progressing is False (ProgressDeadlineExceeded): too slow".to_owned(),
+        deadline: Duration::from_secs(seconds),
+        written: None,
+    };
     Kind("apps/v1", "Deployment").check(::tests::rows![
         "not observed", json!({}), json!({}) => in_progress("0 of 1 replicas exist");
         "all there", spec.clone(), counts(3, 3, 3, 3) => Current;
@@ -24,8 +30,9 @@ fn deployments() {
         "extra ones", spec.clone(), counts(4, 3, 3, 3) => in_progress("1 old replicas pending termination");
         "not available", spec.clone(), counts(3, 3, 2, 3) => in_progress("2 of 3 replicas are available");
         "not ready", spec.clone(), counts(3, 3, 3, 2) => in_progress("2 of 3 replicas are ready");
-        "stuck", spec, json!({"conditions": [condition("Progressing", "False", "ProgressDeadlineExceeded", "too slow")]})
-            => failed("Progressing is False (ProgressDeadlineExceeded): too slow");
+        "stuck", json!({"progressDeadlineSeconds": 30}), stuck.clone() => timed_out(30);
+        "stuck without a deadline", json!({}), stuck.clone() => timed_out(600);
+        "stuck without a limit", json!({"progressDeadlineSeconds": i32::MAX}), stuck => timed_out(600);
         "still progressing", one.clone(), status(1, 1, 1, 1, &json!([condition("Progressing", "True", "ReplicaSetUpdated", "")]))
             => in_progress("the new ReplicaSet is not available");
         "not Available", one, status(1, 1, 1, 1, &json!([done[0], condition("Available", "False", "", "none is")]))

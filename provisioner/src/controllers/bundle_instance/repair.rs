@@ -23,7 +23,7 @@ use manifests::{
 };
 use tracing::warn;
 
-pub(crate) use self::observe::{health, unhealthy, watch};
+pub(crate) use self::observe::{health, unhealthy_of, watch};
 use self::reapply::{DriftedObjects, repair};
 use super::{
     outcome::{
@@ -421,15 +421,13 @@ mod tests {
     fn deleted_objects_wait_for_one_attempt() {
         let object = crate::fixtures::identity("", "ConfigMap", "shop", "fixed");
         let set = |is_in: bool| BTreeSet::from_iter(is_in.then(|| object.clone()));
-        for (is_refused, was_freed, is_absent, expected) in [
-            (true, false, true, true),
-            (true, false, false, false),
-            (false, false, true, false),
-            (true, true, true, false),
-        ] {
-            let view = with!(InstanceView::default() => absent: set(is_absent));
-            let found = is_for_next_attempt(&object, &set(is_refused), &set(was_freed), &view);
-            assert_eq!(found, expected, "{is_refused} {was_freed} {is_absent}");
-        }
+        let view = |is_absent| with!(InstanceView::default() => absent: set(is_absent));
+        assert_each!(|is_refused, was_freed, is_absent, expected|
+            is_for_next_attempt(&object, &set(is_refused), &set(was_freed), &view(is_absent)) => expected;
+            true, false, true => true;
+            true, false, false => false;
+            false, false, true => false;
+            true, true, true => false;
+        );
     }
 }

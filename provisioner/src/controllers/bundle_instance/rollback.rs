@@ -1,12 +1,12 @@
 //! Automatic rollbacks, where the spec asks for them. Pure; no I/O.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
-use apply::{informers::InstanceView, revision::ObjectHash};
+use apply::{health::Health, informers::InstanceView, revision::ObjectHash};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use manifests::{
-    api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus, Rollback},
+    api::bundle_instance::{BundleInstance, BundleInstanceStatus, RevisionStatus, Rollback, ready},
     object::{Identity, Object},
 };
 
@@ -89,6 +89,38 @@ pub(crate) fn unchanged(active: &[Object], view: &InstanceView, found: &Unhealth
         failed: unchanged(&found.failed),
         slow: unchanged(&found.slow),
     }
+}
+
+/// Moves failed objects to the slow ones while their progress deadline has not passed since the provisioner last changed them,
+/// because they may still report the timeout of an earlier rollout. Returns the time until the first of these deadlines. Changes
+/// after the revision was `applied` do not count: repairs must not delay a rollback beyond the end of the rollout.
+pub(crate) fn defer_timeouts(
+    found: &mut Unhealthy,
+    view: &InstanceView,
+    applied: Option<Timestamp>,
+    now: Timestamp,
+) -> Option<Duration> {
+    let mut first: Option<Duration> = None;
+    found.failed.retain(|identity| {
+        let observed = view.objects.get(identity).map(|object| &object.health);
+        let Some(&Health::TimedOut {
+            deadline, written, ..
+        }) = observed
+        else {
+            return true;
+        };
+        let Some(since) = written.into_iter().chain(applied).min() else {
+            return true;
+        };
+        let left = ready::left(since, deadline, now);
+        if left.is_zero() {
+            return true;
+        }
+        first = Some(first.map_or(left, |first| first.min(left)));
+        found.slow.insert(identity.clone());
+        false
+    });
+    first
 }
 
 /// Returns the reason why the rollout of the newest revision is given up, or `None` if it continues. Reasons are:

@@ -5,7 +5,7 @@ use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus};
 
 use super::{
     choice::Choices,
-    reconcile::current_status,
+    reconcile::{current_status, earliest},
     repair,
     revisions::{self, owner},
     rollback::{self, Evidence, Unhealthy},
@@ -14,21 +14,27 @@ use super::{
 };
 
 /// Returns the reason why the rollout of the template's revision is given up, or `None` if it continues. Without a target,
-/// the revision is applied already.
+/// the revision is applied already. Shortens the delay of `settled` if an object may still report an earlier timeout.
 pub(crate) async fn failure(
     instance: &BundleInstance,
     shared: &InstanceContext,
     state: &InstanceState,
     choices: &Choices<'_>,
     target: Option<&Target<'_>>,
-    settled: &RolloutResult,
+    settled: &mut RolloutResult,
 ) -> Option<String> {
     let status = current_status(instance, state);
     if !rollback::is_possible(choices, target, &status) {
         return None;
     }
     let now = (shared.ctx.now)();
-    let mut found = repair::unhealthy(instance, shared, state, &status.removing);
+    let view = shared.ctx.informers.view(&instance.name_any());
+    let mut found = repair::unhealthy_of(state.inventory.as_ref(), &view, &status.removing);
+    let newest = status.rolling_out();
+    let applied = newest.and_then(|newest| newest.applied.as_ref());
+    let applied = applied.map(|applied| applied.0);
+    let left = rollback::defer_timeouts(&mut found, &view, applied, now);
+    settled.requeue_after = earliest(settled.requeue_after, left);
     if !rollback::is_late(instance, &status, now) {
         found.slow.clear();
     }

@@ -62,6 +62,39 @@ async fn unhealthy_upgrade_is_reported_and_rolled_back_once() {
     world.uninstall(&name).await;
 }
 
+/// If the ReplicaSet exists already, a Deployment keeps the condition of a timeout until the rollout progresses, also after its
+/// controller has observed the rollout.
+#[tokio::test]
+async fn timeout_of_an_earlier_rollout_does_not_lead_to_a_rollback() {
+    const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+    let (world, name, space) = start("earlier").await;
+    world.cluster.stand_in_node().await.unwrap();
+    let of = |version: &str, web: &str, fate, deadline: u32| {
+        let mut web = deployment(space.name(), "web", 1, web, fate);
+        web["spec"]["progressDeadlineSeconds"] = json!(deadline);
+        [web, map(space.name(), "v", &[("v", version)])]
+    };
+    install(world, &name, &of("v1", "v1", "works", 600)).await;
+    upgrade(world, &name, "v2", &of("v2", "v2", "fails", 1)).await;
+    wait_message(world, &name, "Healthy", &[TIMED_OUT]).await;
+
+    // The pods are the same, so that the new rollout does not progress either.
+    let source = publish(world, &format!("{name}:v3"), &of("v3", "v2", "fails", 15)).await;
+    let spec = json!({"rollback": "OnFailure", "template": {"spec": {"source": source}}});
+    change(world, &name, json!({ "spec": spec })).await;
+    let third = becomes(world, &name, "observed", |status| {
+        let newest = status.newest().filter(|newest| newest.number == 3)?;
+        let healthy = condition(&status.conditions, "Healthy")?;
+        (newest.applied.is_some() && healthy.message.contains(TIMED_OUT)).then_some(())
+    })
+    .await;
+    assert_eq!(line(&third, "Installed"), "True InstallationSucceeded");
+    // After the deadline, the timeout counts against this rollout.
+    wait_reason(world, &name, "Installed", "RolledBack").await;
+    has_value(world, space.name(), "v", "v", "v1").await;
+    world.uninstall(&name).await;
+}
+
 /// The new version sets an object immutable, so that the change cannot be reverted.
 #[tokio::test]
 async fn rejected_rollback_reports_both_reasons_and_is_not_repeated() {

@@ -72,7 +72,7 @@ pub(super) fn verdict(instance: &BundleInstance, allowed: i64) -> Event {
     let found = match health::evaluate(&serde_json::to_value(instance).unwrap()) {
         Health::Current => "Current",
         Health::InProgress(_) => "InProgress",
-        Health::Failed(_) => "Failed",
+        Health::Failed(_) | Health::TimedOut { .. } => "Failed",
     };
     assert!(
         found != "Current" || (generation <= allowed && is_ready),

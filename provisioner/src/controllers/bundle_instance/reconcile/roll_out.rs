@@ -44,7 +44,7 @@ pub(super) async fn roll_out(
     let mut why = back.and_then(|back| back.why.clone());
     if back.is_none()
         && let Some(failure) =
-            rollback_evidence::failure(instance, shared, state, choices, target, &settled).await
+            rollback_evidence::failure(instance, shared, state, choices, target, &mut settled).await
     {
         // The attempt has changed the status. From now on this template is not tried again, even if the rollback fails.
         let mut status = current_status(instance, state);

@@ -25,7 +25,9 @@ use crate::{
         state::{InstanceContext, InstanceState},
     },
 };
-use apply::{api_error, discovery::ApiKind, health, informers::InstanceView, inventory::Inventory};
+use apply::{
+    api_error, discovery::ApiKind, health::Health, informers::InstanceView, inventory::Inventory,
+};
 
 /// Maximum number of unhealthy objects that a condition names.
 const MAX_NAMED: usize = 20;
@@ -98,17 +100,6 @@ pub(crate) async fn watch(
     }
 }
 
-/// Returns the unhealthy objects that the informers have observed.
-pub(crate) fn unhealthy(
-    instance: &BundleInstance,
-    shared: &InstanceContext,
-    state: &InstanceState,
-    removing: &[String],
-) -> Unhealthy {
-    let view = shared.ctx.informers.view(&instance.name_any());
-    unhealthy_of(state.inventory.as_ref(), &view, removing)
-}
-
 /// Returns the unhealthy objects of an inventory. Prune candidates do not count.
 pub(crate) fn unhealthy_of(
     inventory: Option<&Inventory>,
@@ -122,10 +113,10 @@ pub(crate) fn unhealthy_of(
             continue;
         }
         let list = match view.objects.get(identity).map(|observed| &observed.health) {
-            Some(health::Health::Failed(_)) => &mut unhealthy.failed,
-            Some(health::Health::InProgress(_)) => &mut unhealthy.slow,
+            Some(Health::Failed(_) | Health::TimedOut { .. }) => &mut unhealthy.failed,
+            Some(Health::InProgress(_)) => &mut unhealthy.slow,
             None if entry.fields.is_some() => &mut unhealthy.slow,
-            Some(health::Health::Current) | None => continue,
+            Some(Health::Current) | None => continue,
         };
         list.insert(identity.clone());
     }
@@ -172,9 +163,11 @@ pub(crate) fn health_of(
     for (identity, entry) in inventory {
         let health = view.objects.get(identity).map(|observed| &observed.health);
         let (list, message) = match health {
-            Some(health::Health::Failed(message)) => (&mut failed, message.as_str()),
-            Some(health::Health::InProgress(message)) => (&mut progressing, message.as_str()),
-            Some(health::Health::Current) => continue,
+            Some(Health::Failed(message) | Health::TimedOut { message, .. }) => {
+                (&mut failed, message.as_str())
+            }
+            Some(Health::InProgress(message)) => (&mut progressing, message.as_str()),
+            Some(Health::Current) => continue,
             None if entry.fields.is_none() => continue, // was never applied
             None => (&mut progressing, "does not exist"),
         };
@@ -223,7 +216,8 @@ mod tests {
         let identity = |name: &str| crate::fixtures::identity("apps", "Deployment", "tide", name);
         let names = ["retained", "terminating", "denied"];
         let inventory: Inventory = names.map(|name| (identity(name), Entry::default())).into();
-        let failed = || with!(ObservedObject::default() => health: health::Health::Failed("crashes".to_owned()));
+        let failed =
+            || with!(ObservedObject::default() => health: Health::Failed("crashes".to_owned()));
         let mut view = with!(InstanceView::default() => synced: true);
         let objects = names.map(|name| (identity(name), failed()));
         view.objects.extend(objects);

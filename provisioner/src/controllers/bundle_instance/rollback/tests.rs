@@ -1,3 +1,4 @@
+use apply::informers::ObservedObject;
 use manifests::api::{bundle::Bundle, bundle_instance::RevisionState};
 
 use super::*;
@@ -5,6 +6,7 @@ use crate::{
     controllers::bundle_instance::{outcome::Remedy, revisions::tests::status, rollout::unchanged},
     fixtures,
 };
+use RevisionState::{Active, Archived, RollingOut};
 
 fn instance(rollback: &str, deadline: Option<i64>) -> BundleInstance {
     object!({"metadata": {"name": "a"}, "spec": {"rollback": rollback, "progressDeadlineSeconds": deadline}})
@@ -25,13 +27,57 @@ fn objects(names: &[&str]) -> BTreeSet<Identity> {
     names.iter().map(identity).collect()
 }
 
+fn unhealthy(failed: &[&str], slow: &[&str]) -> Unhealthy {
+    let (failed, slow) = (objects(failed), objects(slow));
+    Unhealthy { failed, slow }
+}
+
+static NOTHING: Unhealthy = Unhealthy {
+    failed: BTreeSet::new(),
+    slow: BTreeSet::new(),
+};
+
+/// Returns the evidence for a rollout of the template that caused all unhealthy objects, and whose content is available.
+fn evidence<'a>(
+    install: &'a RolloutState,
+    health: &'a HealthState,
+    found: &'a Unhealthy,
+) -> Evidence<'a> {
+    Evidence {
+        install,
+        health,
+        found,
+        excused: &NOTHING,
+        hash: "hash-2",
+        lacks_content: false,
+    }
+}
+
+/// Returns the reason for a rollback at a time in seconds.
+fn reason(
+    deadline: Option<i64>,
+    status: &BundleInstanceStatus,
+    evidence: &Evidence<'_>,
+    second: i64,
+) -> Option<String> {
+    let now = Timestamp::from_second(second).unwrap();
+    rollback_reason(&instance("OnFailure", deadline), status, evidence, now)
+}
+
 #[test]
 fn rollout_is_given_up_for_its_own_failures_only() {
-    use RevisionState::{Active, Archived, RollingOut};
     let failed = || HealthState::Failed(vec!["stuck".to_owned()]);
     let slow = || HealthState::Progressing(vec!["0 of 1 ready".to_owned()]);
     let same = || RolloutState::Unchanged;
     let during: &[RevisionState] = &[Active, RollingOut];
+    let nothing = unchanged(
+        &object!({"metadata": {"name": "a"}}),
+        &BundleInstanceStatus::default(),
+    );
+    let done = |is_outdated| {
+        let done = with!(nothing.clone() => is_outdated: is_outdated);
+        RolloutState::Done(Box::new(done))
+    };
     for ((name, policy, states, install, health, excused), expected) in ::tests::rows![
         ("disabled", "Never", during, same(), failed(), &[][..]) => None;
         ("an object is stuck", "OnFailure", during, same(), failed(), &[]) => Some("stuck");
@@ -45,48 +91,19 @@ fn rollout_is_given_up_for_its_own_failures_only() {
         ("not begun", "OnFailure", during, failure(false, RetryClass::Backoff), slow(), &[]) => None;
         ("API server away", "OnFailure", during, failure(true, RetryClass::Soon), slow(), &[]) => None;
         ("a repair failed", "OnFailure", &[Active], failure(true, RetryClass::Backoff), slow(), &[]) => None;
+        ("complete", "OnFailure", during, done(false), failed(), &[]) => Some("stuck");
+        // The objects of an interrupted rollout have the inputs of an earlier spec.
+        ("outdated", "OnFailure", during, done(true), failed(), &[]) => None;
     ] {
-        let unhealthy = |failed| with!(Unhealthy::default() => failed: failed);
-        let evidence = Evidence {
-            install: &install,
-            health: &health,
-            found: &unhealthy(objects(&["a"])),
-            excused: &unhealthy(objects(excused)),
-            hash: "hash-2",
-            lacks_content: false,
-        };
-        let status = status(states);
+        let (found, excused) = (unhealthy(&["a"], &[]), unhealthy(excused, &[]));
+        let evidence = with!(evidence(&install, &health, &found) => excused: &excused);
         let now = Timestamp::from_second(9999).unwrap();
-        assert_rows!(rollback_reason(&instance(policy, None), &status, &evidence, now).as_deref() => expected, "{name}");
-    }
-    // The objects of an interrupted rollout have the inputs of an earlier spec.
-    let nothing = unchanged(
-        &object!({"metadata": {"name": "a"}}),
-        &BundleInstanceStatus::default(),
-    );
-    for (is_outdated, expected) in [(false, Some("stuck")), (true, None)] {
-        let done = with!(nothing.clone() => is_outdated: is_outdated);
-        let evidence = Evidence {
-            install: &RolloutState::Done(Box::new(done)),
-            health: &failed(),
-            found: &with!(Unhealthy::default() => failed: objects(&["a"])),
-            excused: &Unhealthy::default(),
-            hash: "hash-2",
-            lacks_content: false,
-        };
-        let reason = rollback_reason(
-            &instance("OnFailure", None),
-            &status(during),
-            &evidence,
-            Timestamp::UNIX_EPOCH,
-        );
-        assert_eq!(reason.as_deref(), expected);
+        assert_rows!(rollback_reason(&instance(policy, None), &status(states), &evidence, now).as_deref() => expected, "{name}");
     }
 }
 
 #[test]
 fn slow_rollout_is_given_up_only_with_an_explicit_deadline() {
-    use RevisionState::{Active, RollingOut};
     const PASSED: &str = "the deadline of 60 seconds (spec.progressDeadlineSeconds) has passed";
     let slow_object = format!("{PASSED}: 0 of 1 ready");
     let failed_attempt = format!("{PASSED}: broken");
@@ -107,30 +124,60 @@ fn slow_rollout_is_given_up_only_with_an_explicit_deadline() {
         ("API server away for long", Some(60), 60, failure(true, RetryClass::Soon), slow(), none, none) => Some(&*failed_attempt);
         ("nothing applied", Some(60), 60, failure(false, RetryClass::Soon), slow(), none, none) => None;
     ] {
-        let found = with!(Unhealthy::default() => slow: objects(&["a"]));
-        let (failed, slow) = (objects(failed), objects(slow));
-        let excused = Unhealthy { failed, slow };
-        let evidence = Evidence {
-            install: &install,
-            health: &health,
-            found: &found,
-            excused: &excused,
-            hash: "hash-2",
-            lacks_content: false,
-        };
-        let now = Timestamp::from_second(second).unwrap();
+        let (found, excused) = (unhealthy(&[], &["a"]), unhealthy(failed, slow));
+        let evidence = with!(evidence(&install, &health, &found) => excused: &excused);
         let mut status = status(&[Active, RollingOut]);
         if matches!(install, RolloutState::Failed(_)) {
             // Not all objects of the revision are applied.
             status.applied_digest = None;
         }
-        assert_rows!(rollback_reason(&instance("OnFailure", deadline), &status, &evidence, now).as_deref() => expected, "{name}");
+        assert_rows!(reason(deadline, &status, &evidence, second).as_deref() => expected, "{name}");
+    }
+}
+
+#[test]
+fn object_cannot_time_out_before_its_deadline_has_passed() {
+    let seconds = Duration::from_secs;
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let timed_out = |deadline, written: Option<i64>| Health::TimedOut {
+        message: String::new(),
+        deadline: seconds(deadline),
+        written: written.map(at),
+    };
+    let mut view = InstanceView::default();
+    for (name, health) in [
+        ("a", timed_out(60, Some(0))),
+        ("b", timed_out(30, Some(10))),
+        ("c", timed_out(600, None)),
+        ("d", Health::Failed(String::new())),
+    ] {
+        let identity = fixtures::identity("", "ConfigMap", "default", name);
+        let observed = with!(ObservedObject::default() => health: health);
+        view.objects.insert(identity, observed);
+    }
+    let all = &["a", "b", "c", "d"];
+    for ((applied, second), (failed, left)) in ::tests::rows![
+        (None, 39) => (&["c", "d"][..], Some(seconds(1)));
+        (None, 40) => (&["b", "c", "d"][..], Some(seconds(20)));
+        (None, 60) => (&all[..], None);
+        // Repaired after the revision was applied, or written by the clock of an API server that is ahead.
+        (Some(5), 35) => (&["b", "d"][..], Some(seconds(25)));
+        // Without managedFields, the deadline starts with the revision.
+        (Some(20), 619) => (&["a", "b", "d"][..], Some(seconds(1)));
+        (Some(20), 620) => (&all[..], None);
+        // The clock was set back.
+        (None, -100) => (&["c", "d"][..], Some(seconds(30)));
+    ] {
+        let mut found = with!(Unhealthy::default() => failed: objects(all));
+        let applied = applied.map(at);
+        assert_rows!(defer_timeouts(&mut found, &view, applied, at(second)) => left);
+        assert_rows!(found.failed => objects(failed));
+        assert_rows!(found.all() => objects(all));
     }
 }
 
 #[test]
 fn later_attempts_do_not_hide_failures_of_the_applied_revision() {
-    use RevisionState::{Active, RollingOut};
     let queued = || RolloutState::Queued;
     let waits = || RolloutState::Waiting(Remedy::World);
     let rejected = || failure(false, RetryClass::Backoff);
@@ -152,21 +199,14 @@ fn later_attempts_do_not_hide_failures_of_the_applied_revision() {
         ("partly applied, waits for content", false, "hash-2", waits(), true) => Some("stuck");
     ] {
         let health = HealthState::Failed(vec!["stuck".to_owned()]);
-        let evidence = Evidence {
-            install: &install,
-            health: &health,
-            found: &with!(Unhealthy::default() => failed: objects(&["a"])),
-            excused: &Unhealthy::default(),
-            hash,
-            lacks_content,
-        };
+        let found = unhealthy(&["a"], &[]);
+        let evidence = evidence(&install, &health, &found);
+        let evidence = with!(evidence => hash: hash, lacks_content: lacks_content);
         let mut status = status(&[Active, RollingOut]);
         if !is_applied {
             status.applied_digest = None;
         }
-        let instance = instance("OnFailure", Some(60));
-        let now = Timestamp::from_second(9999).unwrap();
-        assert_rows!(rollback_reason(&instance, &status, &evidence, now).as_deref() => expected, "{name}");
+        assert_rows!(reason(Some(60), &status, &evidence, 9999).as_deref() => expected, "{name}");
     }
 }
 
@@ -178,23 +218,15 @@ fn content_that_cannot_be_loaded_does_not_lead_to_a_rollback() {
         failure(true, RetryClass::Backoff),
         RolloutState::Waiting(Remedy::World),
     ] {
-        let evidence = Evidence {
-            install: &install,
-            health: &HealthState::Progressing(vec!["starting".to_owned()]),
-            found: &with!(Unhealthy::default() => slow: objects(&["a"])),
-            excused: &Unhealthy::default(),
-            hash: "hash-2",
-            lacks_content: true,
-        };
-        let now = Timestamp::from_second(9999).unwrap();
-        let reason = rollback_reason(&instance("OnFailure", Some(60)), &status, &evidence, now);
-        assert_eq!(reason, None);
+        let health = HealthState::Progressing(vec!["starting".to_owned()]);
+        let found = unhealthy(&[], &["a"]);
+        let evidence = with!(evidence(&install, &health, &found) => lacks_content: true);
+        assert_eq!(reason(Some(60), &status, &evidence, 9999), None);
     }
 }
 
 #[test]
 fn template_of_the_active_revision_is_never_given_up() {
-    use RevisionState::{Active, RollingOut};
     let status = status(&[Active, RollingOut]);
     let newest = &status.revisions[1];
     let desired: Bundle = object!({"metadata": {"name": "new"}});
@@ -222,8 +254,6 @@ fn template_of_the_active_revision_is_never_given_up() {
             source,
             rollback: None,
         });
-        assert_rows! {
-            is_possible(&choices, target.as_ref(), &status) => expected, "{hash} {source:?} {pin:?}";
-        }
+        assert_rows!(is_possible(&choices, target.as_ref(), &status) => expected, "{hash} {source:?} {pin:?}");
     }
 }

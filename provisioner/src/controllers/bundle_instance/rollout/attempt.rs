@@ -328,7 +328,7 @@ pub(crate) fn unhealthy_now(
     for identity in identities {
         match view.objects.get(&identity).map(|observed| &observed.health) {
             Some(Health::Current) => {}
-            Some(Health::Failed(_)) => {
+            Some(Health::Failed(_) | Health::TimedOut { .. }) => {
                 unhealthy.failed.insert(identity);
             }
             Some(Health::InProgress(_)) | None => {

