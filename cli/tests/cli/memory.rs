@@ -159,9 +159,11 @@ fn registry() -> Vec<(&'static str, &'static str, String)> {
     ])
 }
 
-/// Returns a field of `/proc/<pid>/status` in KiB, or `None` after the process has ended.
+/// Returns a field of `/proc/<pid>/status` in KiB, or `None` after the process has ended. A process that does not have the name of
+/// the command yet still has the memory of the test process.
 pub(crate) fn memory_of(child: &Child, field: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+    let text = text.strip_prefix("Name:\trukpak\n")?;
     let line = text.lines().find_map(|line| line.strip_prefix(field))?;
     line.trim().strip_suffix(" kB")?.trim().parse().ok()
 }
