@@ -258,8 +258,7 @@ mod tests {
                 let is_list = matches!(event, Ok(Event::InitDone));
                 std::future::ready(is_list)
             });
-            let two = lists.take(2).count();
-            assert_rows!(timeout(Duration::from_secs(1), two).await.ok() => expected, "{needs_list}");
+            assert_rows!(timeout(Duration::from_secs(1), lists.take(2).count()).await.ok() => expected, "{needs_list}");
         }
     }
 

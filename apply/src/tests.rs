@@ -38,8 +38,7 @@ pub(crate) fn account(name: &str, namespace: &str) -> Account {
 /// Returns a step with an object; namespaced objects are in `operators`.
 pub(crate) fn step(wave: Wave, api_version: &str, kind: &str, name: &str) -> ApplyStep {
     let namespaced = !matches!(kind, "Namespace" | "CustomResourceDefinition");
-    let namespace = namespaced.then_some("operators");
-    let metadata = json!({"name": name, "namespace": namespace});
+    let metadata = json!({"name": name, "namespace": namespaced.then_some("operators")});
     let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
     let object = Object::try_from(object).unwrap();
     ApplyStep {

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 
 pub(crate) use ::tests::assert_has as has;
 
-/// Asserts that a text starts with another one.
 #[track_caller]
 pub(crate) fn starts(text: impl Display, start: &str) {
     let text = text.to_string();
@@ -21,8 +20,7 @@ pub(crate) fn starts(text: impl Display, start: &str) {
 }
 
 pub(crate) fn content<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Content {
-    let limits = ::tests::with!(content::Limits, total: 1 << 30, file: 1 << 30);
-    let mut builder = Builder::new(limits);
+    let mut builder = Builder::new(::tests::with!(content::Limits, total: 1 << 30, file: 1 << 30));
     for (path, bytes) in files {
         builder.add(path, 0o644, &mut bytes.as_ref()).unwrap();
     }
@@ -49,8 +47,7 @@ pub(crate) fn chained(package: &str, channel: &str, bundles: &[Value]) -> Vec<Va
         let name = bundle["name"].clone();
         json!({"name": name, "replaces": std::mem::replace(&mut before, name.clone())})
     };
-    let entries = bundles.iter().map(entry).collect();
-    let channel_blob = self::channel(package, channel, &entries);
+    let channel_blob = self::channel(package, channel, &bundles.iter().map(entry).collect());
     [
         &[self::package(package, channel), channel_blob][..],
         bundles,
@@ -78,16 +75,10 @@ pub(crate) fn bundle_files(package: &str, name: &str, version: &str, more: &Valu
         let more = more[part].as_object().cloned().unwrap_or_default();
         csv[part].as_object_mut().unwrap().extend(more);
     }
-    let annotations = json!({"annotations": {
-        "operators.operatorframework.io.bundle.package.v1": package,
-        "operators.operatorframework.io.bundle.channels.v1": "other",
-        "operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
-        "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
-        "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
-    }});
-    content(
-        &::tests::rows!["manifests/csv.json" => csv.to_string(); "metadata/annotations.yaml" => annotations.to_string();],
-    )
+    content(&::tests::rows![
+        "manifests/csv.json" => csv.to_string();
+        "metadata/annotations.yaml" => ::tests::registry_annotations(package, "other,stable").to_string();
+    ])
 }
 
 /// Concatenates the texts of all items.
@@ -99,7 +90,6 @@ pub(crate) fn list<I: IntoIterator, T: Display>(
     texts.collect()
 }
 
-/// Asserts that work takes at most this number of seconds.
 pub(crate) fn within<T>(seconds: u64, work: impl FnOnce() -> T) -> T {
     let start = Instant::now();
     let done = work();

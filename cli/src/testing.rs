@@ -1,5 +1,7 @@
 //! Objects and command lines of unit tests.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use http::{Request, Response};
 use kube::{Client, Config, client::Body};
@@ -64,6 +66,10 @@ pub(crate) fn identity(group: &str, kind: &str, name: &str) -> Identity {
         namespace,
         name,
     }
+}
+
+pub(crate) fn set(texts: &[&str]) -> BTreeSet<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
 /// A condition of generation 2.

@@ -326,6 +326,8 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "ConfigMapList", "items": [{"a": 1}, {"kind": "Own"}]})
                 => json!([{"apiVersion": "v1", "kind": "ConfigMap", "a": 1}, {"apiVersion": "v1", "kind": "Own"}]);
             json!({"apiVersion": "v1", "kind": "List", "items": [{"kind": "A"}, 7]}) => json!([{"kind": "A"}, 7]);
+            json!({"apiVersion": "v1", "kind": "List", "items": null}) => json!([]);
+            json!({"apiVersion": "v1", "kind": "List"}) => json!([]);
         );
     }
 

@@ -52,8 +52,7 @@ fn release_payload_directory_is_up_to_date() {
         expected.push(name);
     }
     expected.sort();
-    let release = Path::new(env!("CARGO_MANIFEST_DIR")).join("release");
-    let entries = fs::read_dir(release).unwrap();
+    let entries = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("release")).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string());
     let mut found: Vec<String> = names.map(Result::unwrap).collect();
     found.sort();

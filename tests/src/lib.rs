@@ -71,7 +71,7 @@ pub use registry::{Auth, Registry, docker_config};
 pub use script::{Answer, Port, Received, Script, ScriptedServer, counted};
 pub use ssh::Sshd;
 pub use table::{Cell, Values};
-pub use token_server::{Grant, TokenServer};
+pub use token_server::TokenServer;
 pub use transcript::{Names, Page, Step, root};
 
 /// Returns `LLVM_PROFILE_FILE` and its value if `tests/coverage.sh` runs, for programs with an empty environment. Without

@@ -27,18 +27,7 @@ use crate::{OWNER, TENANT, TestCa, User};
 pub struct TokenServer {
     site: Site,
     certificate: String,
-    granted: Arc<Mutex<Vec<Grant>>>,
-}
-
-/// An issued token.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Grant {
-    /// The user's name, or an empty text for an anonymous client.
-    pub user: String,
-    /// The requested scope, as in `repository:public/tide:pull`.
-    pub scope: String,
-    /// The allowed actions of the scope.
-    pub actions: Vec<String>,
+    scopes: Arc<Mutex<Vec<String>>>,
 }
 
 struct Signer {
@@ -54,17 +43,17 @@ impl TokenServer {
     /// Starts a token server: https with a certificate of the CA, http without a CA.
     pub fn start(ca: Option<&TestCa>) -> Self {
         let (signer, certificate) = Signer::new();
-        let granted = Arc::new(Mutex::new(Vec::new()));
-        let grants = Arc::clone(&granted);
+        let scopes = Arc::new(Mutex::new(Vec::new()));
+        let requested = Arc::clone(&scopes);
         let signer = Arc::new(signer);
         let site = Site::start(ca, move |request| {
-            let (signer, grants) = (Arc::clone(&signer), Arc::clone(&grants));
-            async move { answer(&request, &signer, &grants) }
+            let (signer, requested) = (Arc::clone(&signer), Arc::clone(&requested));
+            async move { answer(&request, &signer, &requested) }
         });
         Self {
             site,
             certificate,
-            granted,
+            scopes,
         }
     }
 
@@ -73,9 +62,9 @@ impl TokenServer {
         self.site.url("/token")
     }
 
-    /// Returns all tokens issued so far.
-    pub fn granted(&self) -> Vec<Grant> {
-        self.granted.lock().unwrap().clone()
+    /// Returns the scopes of all tokens issued so far, as in `repository:public/tide:pull`.
+    pub fn scopes(&self) -> Vec<String> {
+        self.scopes.lock().unwrap().clone()
     }
 
     pub(crate) fn certificate(&self) -> String {
@@ -86,7 +75,7 @@ impl TokenServer {
 fn answer(
     request: &Request<Bytes>,
     signer: &Signer,
-    grants: &Mutex<Vec<Grant>>,
+    requested: &Mutex<Vec<String>>,
 ) -> Response<Bytes> {
     if request.method() != Method::GET || request.uri().path() != "/token" {
         return plain(StatusCode::NOT_FOUND);
@@ -98,7 +87,6 @@ fn answer(
     }
     let query = request.uri().query().unwrap_or_default();
     let mut access = Vec::new();
-    let user_name = user.map_or("", |user| user.name);
     let parameters = query.split('&');
     let scopes = parameters.filter_map(|pair| pair.strip_prefix("scope="));
     let scopes = scopes.map(decode).collect::<Vec<_>>().join(" ");
@@ -106,16 +94,11 @@ fn answer(
         let (kind, rest) = scope.split_once(':').unwrap_or((scope, ""));
         let (name, actions) = rest.rsplit_once(':').unwrap_or_default();
         let allowed = |action: &&str| kind == "repository" && may(user, name, action);
-        let actions = actions.split(',').filter(allowed).map(str::to_owned);
-        let actions: Vec<String> = actions.collect();
+        let actions: Vec<&str> = actions.split(',').filter(allowed).collect();
         access.push(json!({"type": kind, "name": name, "actions": actions}));
-        grants.lock().unwrap().push(Grant {
-            user: user_name.to_owned(),
-            scope: scope.to_owned(),
-            actions,
-        });
+        requested.lock().unwrap().push(scope.to_owned());
     }
-    let token = signer.token(user_name, &access);
+    let token = signer.token(user.map_or("", |user| user.name), &access);
     let body = json!({"token": token, "access_token": token, "expires_in": 300});
     Response::new(body.to_string().into())
 }

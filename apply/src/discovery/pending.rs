@@ -175,8 +175,7 @@ mod tests {
                 since,
                 delay,
             };
-            let polls = [group.next_poll(elapsed), group.next_poll(elapsed)];
-            assert_eq!(polls, expected, "{delay:?} {served} {elapsed:?}");
+            assert_rows!([group.next_poll(elapsed), group.next_poll(elapsed)] => expected, "{delay:?} {served} {elapsed:?}");
         }
     }
 }

@@ -9,13 +9,9 @@ fn recorded(fields: Option<Fingerprint>) -> Entry {
     with!(Entry, version: "v1".to_owned(), fields)
 }
 
-fn fingerprint(text: &str) -> Fingerprint {
-    text.parse().unwrap()
-}
-
 #[test]
 fn deleted_and_changed_objects_are_drift() {
-    let (own, foreign) = (fingerprint("00000000000a"), fingerprint("00000000000b"));
+    let [own, foreign] = ["00000000000a", "00000000000b"].map(|text| text.parse().unwrap());
     let observed = |fields, deleting| with!(ObservedObject, hash: None, fields, deleting);
     // Recorded fields, observed object, whether the watch is synced, whether it is drift.
     for (name, fields, object, is_synced, expected) in ::tests::rows![
@@ -43,7 +39,7 @@ fn deleted_and_changed_objects_are_drift() {
 
 #[test]
 fn failed_watch_hides_no_drift_of_other_kinds() {
-    let own = Some(fingerprint("00000000000a"));
+    let own = "00000000000a".parse().ok();
     let inventory = ["deleted", "hidden"].map(|name| (identity(name), recorded(own)));
     let inventory = Inventory::from(inventory);
     let view = with!(InstanceView, synced: false, absent: [identity("deleted")].into(), unknown: [identity("hidden")].into());

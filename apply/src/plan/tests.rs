@@ -69,8 +69,7 @@ fn steps(plan: &Plan) -> Vec<String> {
 }
 
 fn inventory(identities: impl IntoIterator<Item = Identity>) -> Inventory {
-    let entry = with!(Entry, version: "v1".to_owned());
-    let with_entry = |identity| (identity, entry.clone());
+    let with_entry = |identity| (identity, with!(Entry, version: "v1".to_owned()));
     identities.into_iter().map(with_entry).collect()
 }
 
@@ -129,11 +128,10 @@ fn objects_get_owner_marks_and_lose_cluster_fields() {
         "data": {"a": "b"},
     });
     let plan = plan(vec![Object::try_from(foreign).unwrap()]);
-    let hash = plan.steps[0].hash.to_string();
     let expected = &json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {
-            "annotations": {labels::OBJECT_HASH: hash}, "name": "a", "namespace": "elsewhere",
+            "annotations": {labels::OBJECT_HASH: plan.steps[0].hash.to_string()}, "name": "a", "namespace": "elsewhere",
             "labels": {"app": "a", labels::OWNER_KIND: "BundleInstance", labels::OWNER_NAME: "etcd"},
             "ownerReferences": [{
                 "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "name": "etcd", "uid": "uid-of-etcd",
@@ -266,11 +264,10 @@ fn prune_order_is_reversed_with_custom_resources_first() {
     let applied =
         applied.map(|(group, kind, namespace, name)| identity(group, kind, namespace, name));
     let retained = object("v1", "ConfigMap", "retained");
-    let plan = plan_with(vec![retained], &inventory(applied), &[]);
     let expected = "EtcdCluster operators/example, CustomResourceDefinition etcdclusters.etcd.io, \
                     ValidatingWebhookConfiguration hooks, Deployment operators/operator, ClusterRole operator, \
                     ServiceAccount operators/operator, Namespace n";
-    assert_eq!(leaving(&plan).join(", "), expected);
+    assert_rows!(leaving(&plan_with(vec![retained], &inventory(applied), &[])).join(", ") => expected);
 }
 
 #[test]

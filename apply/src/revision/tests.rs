@@ -66,8 +66,7 @@ fn ten_thousand_objects_take_several_parts() {
 
 #[test]
 fn modified_record_is_rejected() {
-    let objects = [object("a", "1"), object("b", "2")];
-    let encoded = encode(&header(3), &objects).unwrap();
+    let encoded = encode(&header(3), &[object("a", "1"), object("b", "2")]).unwrap();
     let whole = encoded.parts.concat();
     let mut edited = whole.clone();
     edited[whole.len() / 2] ^= 1;

@@ -39,9 +39,8 @@ fn package(default: &str, channels: &[(&str, &str)]) -> Package {
 
 /// `1.2.0rc1` is the version 1.2.0-rc1; a name's `-` begins a skip.
 fn version(name: &str) -> Release {
-    let text = name.replacen("rc", "-rc", 1);
     Release {
-        version: parse_strict(&text).unwrap(),
+        version: parse_strict(&name.replacen("rc", "-rc", 1)).unwrap(),
         release: None,
     }
 }
@@ -210,8 +209,7 @@ fn ineligible_bundles_are_not_chosen_and_have_reasons() {
     for (spoil, reason) in cases {
         let mut package = package("stable", &[("stable", CHAIN)]);
         spoil(package.bundles.get_mut("1.2.0").unwrap());
-        let openshift = Some("4.13.2".parse().unwrap());
-        let fresh = with!(Request, openshift, kubernetes: Some(&kubernetes));
+        let fresh = with!(Request, openshift: Some("4.13.2".parse().unwrap()), kubernetes: Some(&kubernetes));
         let decision = decide(&fresh, &package);
         assert_eq!(short(&decision), "install 1.1.0", "{reason}");
         assert_eq!(reasons(&decision, "1.2.0"), [reason]);
@@ -245,8 +243,7 @@ fn undeterminable_max_openshift_is_a_warning() {
         // Outside of OpenShift, the value is ignored.
         assert_eq!(decide(&Request::default(), &package).warnings, [""; 0]);
     }
-    let decision = decide(&Request::default(), &with_max("4.1"));
-    assert_eq!(short(&decision), "install 1.0.0");
+    assert_rows!(short(&decide(&Request::default(), &with_max("4.1"))) => "install 1.0.0");
 }
 
 #[test]
@@ -267,15 +264,13 @@ fn requests_limit_the_choice() {
     let fast = ("fast", "1.3.0<1.2.0 1.4.0<1.3.0");
     let channels = package("stable", &[("stable", CHAIN), fast]);
     for (from, chosen) in [("1.2.0", "upgrade 1.3.0"), ("1.1.0", "no upgrade")] {
-        let request = with!(Request, channel: Some("fast"));
-        assert_eq!(next(from, request, &channels), chosen, "{from}");
+        assert_rows!(next(from, with!(Request, channel: Some("fast")), &channels) => chosen, "{from}");
     }
     // A lower upgrade replaces an ineligible one.
     let entries = "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~<1.2.0";
     let mut skipping = package("stable", &[("stable", entries)]);
     skipping.bundles.get_mut("1.2.0").unwrap().max_openshift = max_openshift("4.9");
-    let request = with!(Request, openshift: Some("4.10.0".parse().unwrap()));
-    assert_eq!(next("1.0.0", request, &skipping), "upgrade 1.1.0");
+    assert_rows!(next("1.0.0", with!(Request, openshift: Some("4.10.0".parse().unwrap())), &skipping) => "upgrade 1.1.0");
 }
 
 #[test]

@@ -110,8 +110,7 @@ fn config_map_is_a_catalog_of_bundles_with_manifests() {
     let read = load(Source::Files(&map), &Limits::default()).unwrap();
     assert_eq!(read.packages.keys().collect::<Vec<_>>(), ["tide"]);
     // Manifests declare the max OpenShift version; `load::tests::max_openshift` has all spellings.
-    let bundle = read.packages["tide"].bundle("tide.v1").unwrap();
-    assert_eq!(bundle.max_openshift.as_ref().unwrap().text(), "4.10");
+    assert_rows!(read.packages["tide"].bundle("tide.v1").unwrap().max_openshift.as_ref().unwrap().text() => "4.10");
     assert_rows!(map.open("absent.json").err().map(|error| error.kind()) => Some(io::ErrorKind::NotFound));
 }
 
@@ -177,8 +176,7 @@ fn skipped_bundle_is_in_the_channel_if_it_exists() {
     let packages = "- {packageName: a, channels: [{name: c, currentCSV: a.v3}]}\n";
     let map = read(&data(CRD, &csvs.concat(), packages)).unwrap();
     let text = text_of(&map, "a.json");
-    let channel: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
-    assert_rows!(channel["entries"] => json!([
+    assert_rows!(serde_json::from_str::<Value>(text.lines().nth(1).unwrap()).unwrap()["entries"] => json!([
         {"name": "a.v3", "replaces": "a.v1", "skips": ["a.v2", "a.v1", "a.v9"], "skipRange": "<3.0.0"},
         {"name": "a.v1", "skipRange": "<1.0.0"},
         {"name": "a.v2", "skipRange": "<2.0.0"},
@@ -209,8 +207,7 @@ fn mounted_config_map_is_read_like_its_object() {
     let mut dir = Directory(three());
     let mounted = |dir: &Directory| ConfigMap::mounted(dir, &Limits::default());
     dir.0.insert("readme".to_owned(), "no matter".to_owned());
-    let map = mounted(&dir).unwrap();
-    assert_eq!(map.unwrap().paths(), ["lost.json", "tide.json"]);
+    assert_rows!(mounted(&dir).unwrap().unwrap().paths() => ["lost.json", "tide.json"]);
     dir.0.insert(PACKAGES.to_owned(), "7".to_owned());
     has(mounted(&dir).unwrap_err(), "not a list");
     dir.0.remove(PACKAGES);

@@ -73,8 +73,7 @@ fn documents_longer_than_a_read_are_complete() {
         let text: Vec<String> = (0..5).map(text).collect();
         let (found, _) = cuts(&format!("{start}{}", text.join(separator)), usize::MAX);
         let found = found.iter();
-        let found = found.map(|(text, _)| text.trim_start_matches(start).trim());
-        assert_eq!(found.collect::<Vec<_>>(), text);
+        assert_rows!(found.map(|(text, _)| text.trim_start_matches(start).trim()).collect::<Vec<_>>() => text);
     }
 }
 

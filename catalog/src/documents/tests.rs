@@ -17,8 +17,7 @@ fn walked_lines<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Vec<String> {
     });
     assert!(flow.unwrap().is_continue());
     for threads in [1, 4] {
-        let found = collect(Source::Content(&content), &with!(Limits, threads), describe);
-        assert_eq!(found.unwrap(), walked);
+        assert_rows!(collect(Source::Content(&content), &with!(Limits, threads), describe).unwrap() => walked);
     }
     walked
 }
@@ -171,9 +170,8 @@ fn walk_ends_on_break() {
 #[test]
 fn exceeded_limits_are_reported() {
     let many = "{\"schema\":\"s\"}".repeat(20);
-    let few = with!(Limits, documents: 25);
     let two = content(&[("a", &many), ("b", &many)]);
-    let collected = collect(Source::Content(&two), &few, |_| ());
+    let collected = collect(Source::Content(&two), &with!(Limits, documents: 25), |_| ());
     has(collected.unwrap_err(), "more than 25 documents");
     let large = format!("{{\"schema\":\"s\",\"x\":\"{}\"}}", "x".repeat(1 << 20));
     let two = content(&[("a", &*large), ("b", "{\"schema\":\"s\"}")]);
@@ -181,8 +179,7 @@ fn exceeded_limits_are_reported() {
     let results = collect(Source::Content(&two), &small, |meta| {
         meta.err().map(|fault| fault.message)
     });
-    let message = "a document is larger than the limit of 262144 bytes; split it";
-    assert_eq!(results.unwrap(), [Some(message.to_owned()), None]);
+    assert_rows!(results.unwrap() => [Some("a document is larger than the limit of 262144 bytes; split it".to_owned()), None]);
 }
 
 #[test]

@@ -114,7 +114,6 @@ mod tests {
     async fn client_that_does_not_read_times_out() {
         let (near, _far) = tokio::io::duplex(4);
         let mut near = limit_writes(near);
-        let error = near.write_all(b"more than fits").await.unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_rows!(near.write_all(b"more than fits").await.unwrap_err().kind() => io::ErrorKind::TimedOut);
     }
 }

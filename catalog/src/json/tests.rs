@@ -81,8 +81,7 @@ fn string_ends_are_found_at_every_word_offset() {
             let text = format!("[\"{}{end},1]", "x".repeat(length));
             with(text.as_bytes(), |node| assert_eq!(node.items().count(), 2));
             let broken = format!("[\"{}\n{end},1]", "x".repeat(length));
-            let error = Tape::default().read(broken.as_bytes(), 9).unwrap_err();
-            assert_eq!(error.offset, length + 3);
+            assert_rows!(Tape::default().read(broken.as_bytes(), 9).unwrap_err().offset => length + 3);
         }
     }
 }

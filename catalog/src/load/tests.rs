@@ -28,10 +28,6 @@ fn catalog_of(documents: &[Value]) -> Catalog {
     loaded(&[("c.json", lines(documents))])
 }
 
-fn beta(entries: &Value) -> Value {
-    channel("foo", "beta", entries)
-}
-
 fn bundle(version: &str) -> Value {
     testing::bundle("foo", &format!("foo.v{version}"), version)
 }
@@ -51,9 +47,11 @@ fn finding_lines(catalog: &Catalog) -> Vec<String> {
 #[test]
 fn valid_catalog_is_loaded_unchanged() {
     let mut documents = sound();
-    documents.push(beta(&json!([
-        {"name": "foo.v0.3.0", "replaces": "foo.v0.0.9", "skips": ["foo.v0.2.0", "foo.v0.0.5"], "skipRange": ">=0.1.x <0.3.0 || 0.0.1"}])));
+    let (skips, range) = (["foo.v0.2.0", "foo.v0.0.5"], ">=0.1.x <0.3.0 || 0.0.1");
+    let entry =
+        json!({"name": "foo.v0.3.0", "replaces": "foo.v0.0.9", "skips": skips, "skipRange": range});
     documents.extend([
+        channel("foo", "beta", &json!([entry])),
         json!({"schema": "olm.deprecations", "package": "foo", "entries": [
             {"reference": {"schema": "olm.package"}, "message": "use bar"},
             {"reference": {"schema": "olm.channel", "name": "beta"}, "message": "use alpha"},
@@ -171,6 +169,5 @@ fn broken_package_has_its_own_reason() {
     // So many errors that the package's own is not retained.
     let many = format!("{lost}\n").repeat(11_000);
     let catalog = loaded(&[("a/lost.json", &many), ("b/foo.json", &nameless)]);
-    let expected = "it has further errors; correct the reported ones first";
-    assert_eq!(catalog.why_broken("foo").as_deref(), Some(expected));
+    assert_rows!(catalog.why_broken("foo").as_deref() => Some("it has further errors; correct the reported ones first"));
 }

@@ -290,7 +290,6 @@ mod tests {
         assert!(third.unwrap().unwrap().is_ok());
     }
 
-    /// Returns a service with an empty catalog.
     fn service() -> Service {
         let dir = tempfile::tempdir().unwrap();
         let (catalog, cache) = (dir.path().join("catalog"), dir.path().join("cache"));

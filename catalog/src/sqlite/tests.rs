@@ -203,8 +203,7 @@ fn invalid_dependency_is_a_finding() {
         ("olm.package", r#"{"packageName": "moon", "version": 1}"#),
         ("olm.gvk", "x"),
     ] {
-        let database = with(type_, value);
-        let catalog = load(Source::Files(&database), &Limits::default()).unwrap();
+        let catalog = load(Source::Files(&with(type_, value)), &Limits::default()).unwrap();
         assert!(!catalog.is_valid(), "{value}");
     }
     let database = with("olm.package", r#"{"PackageName": "moon", "version": null}"#);

@@ -88,9 +88,8 @@ fn hostile_templates_are_rejected() {
                    d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n\
                    g: [*f,*f,*f,*f,*f,*f,*f,*f,*f]\nschema: olm.template.basic\nentries: []\n";
     assert!(read(aliases).is_err());
-    let limits = with!(Limits, values: 10);
     let nine = basic("[1, 2, 3, 4, 5, 6, 7, 8, 9]}");
-    assert!(Template::read("t", nine.as_bytes(), None, &limits).is_err());
+    assert!(Template::read("t", nine.as_bytes(), None, &with!(Limits, values: 10)).is_err());
     let many = basic(&format!("[{}7]}}", "7,".repeat(50_000)));
     let error = read(&many).unwrap_err().to_string();
     assert!(error.len() < 20_000, "{}", error.len());
@@ -101,8 +100,7 @@ fn hostile_templates_are_rejected() {
 
 #[test]
 fn max_openshift_in_templates_keeps_its_spelling() {
-    let text = "schema: olm.template.substitutes\nentries:\n\
-        - {schema: olm.package, name: tide, defaultChannel: a}\n\
+    let text = "schema: olm.template.substitutes\nentries:\n- {schema: olm.package, name: tide, defaultChannel: a}\n\
         - {schema: olm.channel, package: tide, name: a, entries: [{name: tide.v1}]}\n\
         - {schema: olm.bundle, package: tide, name: tide.v1, image: x/1, properties: [{type: olm.package, value: \
         {packageName: tide, version: 1.0.0}}, {type: olm.maxOpenShiftVersion, value: 4.10}]}\n";

@@ -111,12 +111,11 @@ fn bundles_are_rendered_as_by_opm() {
     // Repeated entries count once.
     let twice = format!("{PROPERTIES}{}", PROPERTIES.replace("properties:\n", ""));
     let max = "'[{\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.20\"}, {\"type\"";
-    let annotated = CSV.replace("'[{\"type\"", max);
     assert!(check(&[]));
     assert!(check(&[(properties, PROPERTIES), dependencies]));
     assert!(check(&[
         (properties, &twice),
-        ("manifests/csv.yaml", &annotated)
+        ("manifests/csv.yaml", &CSV.replace("'[{\"type\"", max))
     ]));
 }
 
@@ -124,13 +123,9 @@ fn bundles_are_rendered_as_by_opm() {
 #[test]
 fn images_come_from_the_template() {
     let dir = bundle(&[("metadata/properties.yaml", PROPERTIES)]);
-    for template in [
-        "quay.io/moon/bundle:v1",
-        "quay.io/{{.Package}}/{{ .Name }}:v{{.Version}}",
-        "quay.io/moon/operator:v1",
-        "quay.io/moon/z:v1",
-    ] {
-        assert!(assert_same(&["."], dir.path(), Some(template)));
+    let all = "moon/bundle:v1|{{.Package}}/{{ .Name }}:v{{.Version}}|moon/operator:v1|moon/z:v1";
+    for template in all.split('|').map(|path| format!("quay.io/{path}")) {
+        assert!(assert_same(&["."], dir.path(), Some(&template)));
     }
     for template in ["{{.Nothing}}", "{{.Name", "{{ len .Name }}{{.Channel}}"] {
         assert!(template.parse::<Template>().is_err());
@@ -143,10 +138,9 @@ fn images_come_from_the_template() {
 fn names_of_metadata_files_are_ignored() {
     const NONE: (&str, &str) = ("none", "");
     let package = "annotations:\n  operators.operatorframework.io.bundle.package.v1: 7\n";
-    let unquoted = format!("{package}  operators.operatorframework.io.bundle.channels.v1: 4.10\n");
     for changes in tests::rows![
         ("annotations.yaml", "") => (".x", ANNOTATIONS);
-        ("annotations.yaml", &*unquoted) => NONE;
+        ("annotations.yaml", &*format!("{package}  operators.operatorframework.io.bundle.channels.v1: 4.10\n")) => NONE;
         ("a.txt", "annotations: {a: b}") => ("z.json", r#"{"Properties": [{"TYPE": "a", "value": {"b": 1.50, "a": "<"}}]}"#);
         ("a.yaml", "annotations: [a]\nproperties: 7") => ("b", "[");
         ("p.yaml", "properties:\n- type: 7\n- value: {a: y}\n") => NONE;
@@ -166,9 +160,8 @@ fn names_of_metadata_files_are_ignored() {
 // parity: render-5
 #[test]
 fn first_document_of_each_file_is_used() {
-    let two = format!("{MAP}---\n{}", MAP.replace("name: m", "name: n"));
     for (path, text) in tests::rows![
-        "map.yaml" => &*two;
+        "map.yaml" => &*format!("{MAP}---\n{}", MAP.replace("name: m", "name: n"));
         "map.yaml" => &format!("# a comment\n---\n{MAP}");
         "map.yaml" => &format!("---\n{MAP}---\n");
         "a.yaml" => &CSV.replace("1.2.3", "1.0.0");
@@ -190,7 +183,6 @@ fn first_document_of_each_file_is_used() {
 // parity: render-4, render-5
 #[test]
 fn values_of_manifests_are_rendered_as_by_opm() {
-    let old = CRD.replace("k8s.io/v1\n", "k8s.io/v1beta1\n");
     for (text, from, values) in tests::rows![
         CSV, "  version: 1.2.3\n" => &[""][..];
         CSV, "version: 1.2.3\n" => &["version: 7\n", "version: not a version\n"];
@@ -213,7 +205,7 @@ fn values_of_manifests_are_rendered_as_by_opm() {
         CSV, "minKubeVersion: 1.28.0" => &["minKubeVersion: 1.28"];
         CSV, "provider: {name: Moon Inc., url: 'https://moon.example'}" => &["provider: {}"];
         CSV, "containerPort: 443" => &["containerPort: 0"];
-        &*old, "spec:\n" => &["spec:\n", "spec:\n  version: v1alpha1\n"];
+        &*CRD.replace("k8s.io/v1\n", "k8s.io/v1beta1\n"), "spec:\n" => &["spec:\n", "spec:\n  version: v1alpha1\n"];
         CRD, "apiextensions.k8s.io/v1\n" => &["apiextensions.k8s.io/v2\n", "example.com/v1\n"];
         CRD, "served: true, storage: true" => &["served: \"yes\", storage: true"];
         CRD, "scope: Namespaced" => &["scope: 7"];

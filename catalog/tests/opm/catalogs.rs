@@ -10,8 +10,7 @@ const PACKAGE: &str = "schema: olm.package\nname: a\ndefaultChannel: stable\n";
 
 /// One file each, so that opm reads the documents in a fixed order.
 fn check(text: &str) -> bool {
-    let dir = directory(&[("catalog", text)]);
-    assert_same(&["."], dir.path(), None)
+    assert_same(&["."], directory(&[("catalog", text)]).path(), None)
 }
 
 // parity: render-6
@@ -55,7 +54,6 @@ fn objects_in_bundles_are_migrated_to_metadata() {
             r#"{{"schema":"olm.bundle","package":"a","name":"a.v1","image":"{image}","properties":[{properties}]}}"#
         )
     };
-    let metadata = r#"{"type":"olm.csv.metadata","value":{"b":1,"a":2}}"#;
     let other = r#"{"type":"x","value":1}"#;
     let value = |value: &str| format!(r#"{{"type":"olm.bundle.object","value":{value}}}"#);
     for (image, objects, more) in tests::rows![
@@ -64,7 +62,7 @@ fn objects_in_bundles_are_migrated_to_metadata() {
         "i", &[cased] => other.into();
         "", &[csv] => other.into();
         "i", &["{\"kind\":\"A\"}", csv, yaml] => other.into();
-        "i", &[csv] => metadata.into();
+        "i", &[csv] => r#"{"type":"olm.csv.metadata","value":{"b":1,"a":2}}"#.into();
         "i", &["{\"kind\":\"A\"}"] => other.into();
         "i", &["{"] => other.into();
         "i", &["{", csv] => other.into();
@@ -122,8 +120,7 @@ fn several_references_are_rendered_in_their_order() {
         ["bundle", "three", "two", "one"],
         ["two", "bundle", "two", "bundle"],
     ] {
-        let template = Some("quay.io/{{.Name}}");
-        assert!(assert_same(&order, dir.path(), template));
+        assert!(assert_same(&order, dir.path(), Some("quay.io/{{.Name}}")));
     }
     assert_same(&["empty"], dir.path(), None);
 }
@@ -137,8 +134,7 @@ fn rendered_output_is_the_same_catalog() {
         - {name: a.v2, replaces: a.v1, skips: [a.v1, a.v0]}\n---\n\
         schema: olm.channel\npackage: a\nname: all\nentries: [{name: a.v2, replaces: a.v1}]\n---\n\
         schema: olm.bundle\npackage: a\nname: a.v1\nimage: quay.io/a/b:v1\nproperties:\n\
-        - {type: olm.package, value: {packageName: a, version: 1.0.0}}\n\
-        - {type: olm.maxOpenShiftVersion, value: '4.10'}\n---\n\
+        - {type: olm.package, value: {packageName: a, version: 1.0.0}}\n- {type: olm.maxOpenShiftVersion, value: '4.10'}\n---\n\
         schema: olm.bundle\npackage: a\nname: a.v2\nimage: quay.io/a/b:v2\nproperties:\n\
         - {type: olm.package, value: {packageName: a, version: 2.0.0}}\n\
         - {type: olm.gvk.required, value: {group: g, version: v1, kind: K}}\n---\n\

@@ -1,6 +1,5 @@
 //! Reasons of rejections, without the wording of each program.
 
-/// A reason that can be compared.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// Texts, sorted if they are leaves of a tree.

@@ -76,14 +76,13 @@ impl Fixture {
     /// Renders a template with both programs. The first flag can be its kind, and `@TAG` stands for an image.
     fn both(&self, template: &str, flags: &[&str]) -> [Result<String, String>; 2] {
         let text = template.replace('@', &self.registry.image("tide:"));
-        let dir = directory(&[("t.yaml", &text)]);
         let kind = flags.first().and_then(|arg| arg.parse().ok());
         let (first, rest) = flags.split_at(usize::from(kind.is_some()));
         let start = &["alpha", "render-template", "--use-http"][..];
         let args = [start, first, &["t.yaml"], rest].concat();
         let rukpak = self.rukpak_output(&text, kind, rest);
         let rukpak = rukpak.map_err(|error| error.to_string());
-        [rukpak, run(dir.path(), &args)]
+        [rukpak, run(directory(&[("t.yaml", &text)]).path(), &args)]
     }
 
     fn rukpak_output(
@@ -304,8 +303,7 @@ fn invalid_templates_are_rejected_as_by_opm() {
          defaultChannelTypePreference: middle" => "5 problems · fast: bundles[0] has no image · stable: bundles[2] has no \
             image · stable: bundles[4] has no image · stable: duplicate bundle \"a\" · unknown DefaultChannelTypePreference";
     ] {
-        let template = format!("schema: olm.semver\n{lists}");
-        fixture.rejected(&template, &[], part);
+        fixture.rejected(&format!("schema: olm.semver\n{lists}"), &[], part);
     }
     for (substitutions, part) in tests::rows![
         "{base: tide.v1.0.0}" => "name cannot be empty";

@@ -142,9 +142,8 @@ async fn packages_beyond_the_time_limit_are_broken() {
         }
         good(&served_bundle(asked))
     });
-    let all = [listed("slow", 800), listed("tide", 2)].concat();
     let bounds = with!(ClientLimits, read: Duration::from_secs(3));
-    let script = with!(Script, listed: all, answer);
+    let script = with!(Script, listed: [listed("slow", 800), listed("tide", 2)].concat(), answer);
     let read = read(script, bounds, "slow tide").await.unwrap();
     assert_eq!(read.packages["tide"].bundles.len(), 2);
     let slow = "timed out after 3 s while reading the requested packages, and this package is incomplete; the catalog server \
@@ -319,7 +318,6 @@ async fn served_packages_are_those_of_the_files() {
     let packages = packages(&client, &set("tide")).await.unwrap();
     let tide = &read.packages["tide"];
     let declared = tide.bundles.values();
-    let declared = declared.map(|bundle| bundle.max_openshift.as_ref().unwrap().text());
-    assert_eq!(declared.collect::<Vec<_>>(), ["4.10"; 5]);
+    assert_rows!(declared.map(|bundle| bundle.max_openshift.as_ref().unwrap().text()).collect::<Vec<_>>() => ["4.10"; 5]);
     assert_eq!(*packages.packages["tide"], *tide);
 }

@@ -99,8 +99,7 @@ pub(crate) fn big(bundles: usize, size: usize) -> TempDir {
 }
 
 pub(crate) fn write(dir: &Path, name: &str, metas: &[Value]) {
-    let text = list(metas, |meta| format!("{meta:#}\n"));
-    tests::write(dir, name, text);
+    tests::write(dir, name, list(metas, |meta| format!("{meta:#}\n")));
 }
 
 pub(crate) fn build(catalog: &Path) -> (Store, TempDir) {

@@ -22,7 +22,6 @@ fn bounds() -> ClientLimits {
     with!(ClientLimits, connect, wait: SHORT, list, message: 64 << 10, messages: 1000, total: 1 << 20)
 }
 
-/// Answers every request with this body.
 pub(crate) async fn server(body: impl Fn() -> Body + Send + Sync + Clone + 'static) -> SocketAddr {
     let server = respond(move |_| std::future::ready(answered(body())));
     server.await.address
@@ -70,8 +69,7 @@ where
 }
 
 fn message(name: &str) -> Bytes {
-    let bundle = with!(Bundle, csv_name: name.into());
-    framed(&bundle.encode_to_vec())
+    framed(&with!(Bundle, csv_name: name.into()).encode_to_vec())
 }
 
 pub(crate) fn framed(message: &[u8]) -> Bytes {
@@ -183,8 +181,7 @@ async fn silent_server_times_out() {
     let address = respond(|_| std::future::pending()).await.address;
     assert_rows!(ended(list(address, bounds()).await) => "0: Stalled ListBundles 300ms, temporary");
     let client = connect(address, bounds()).await;
-    let error = client.get_package("a").await.unwrap_err();
-    assert_eq!(short(&error), "Stalled GetPackage 300ms, temporary");
+    assert_rows!(short(&client.get_package("a").await.unwrap_err()) => "Stalled GetPackage 300ms, temporary");
 
     // A server that does not speak HTTP.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -214,8 +211,7 @@ async fn endless_list_is_bounded() {
     };
     // These servers are busy and therefore slow.
     let patient = with!(ClientLimits, wait: Duration::from_secs(30); ..bounds());
-    let end = list(endless(10).await, patient).await;
-    assert_eq!(ended(end), "1000: TooLarge 1000 messages");
+    assert_rows!(ended(list(endless(10).await, patient).await) => "1000: TooLarge 1000 messages");
     let (count, error) = list(endless(10_000).await, patient).await;
     assert!(count < 105, "{count}");
     assert_eq!(short(&error.unwrap()), "TooLarge 1048576 bytes");

@@ -63,25 +63,16 @@ fn plain(result: Result<Vec<Value>, Status>) -> Result<Vec<Value>, (tonic::Code,
     let mut answers = result.map_err(|status| (status.code(), status.message().to_owned()))?;
     for answer in answers.iter_mut().filter_map(Value::as_object_mut) {
         if let Some(Value::String(text)) = answer.get("csvJson") {
-            let parsed = manifest(text);
+            let parsed = serde_json::from_str(text).unwrap();
             answer.insert("csvJson".into(), parsed);
         }
         if let Some(Value::Array(objects)) = answer.get_mut("object") {
             for object in objects {
-                *object = manifest(object.as_str().unwrap());
+                *object = serde_json::from_str(object.as_str().unwrap()).unwrap();
             }
         }
     }
     Ok(answers)
-}
-
-fn manifest(text: &str) -> Value {
-    serde_json::from_str(text).unwrap()
-}
-
-fn sorted(mut answers: Vec<Value>) -> Vec<Value> {
-    answers.sort_by_key(ToString::to_string);
-    answers
 }
 
 /// Returns every request about every package, channel, bundle and API of a catalog.
@@ -131,9 +122,11 @@ pub(crate) async fn assert_same(catalog: &Path, questions: Vec<(&str, Value)>) -
     let mut count = 0;
     for (rpc, asked) in questions {
         let of = async |client: &Dynamic| {
-            let answers = plain(client.call(rpc, asked.clone()).await)?;
-            let is_ordered = rpc == "ListBundles";
-            Ok::<_, (tonic::Code, String)>(if is_ordered { answers } else { sorted(answers) })
+            let mut answers = plain(client.call(rpc, asked.clone()).await)?;
+            if rpc != "ListBundles" {
+                answers.sort_by_key(ToString::to_string);
+            }
+            Ok::<_, (tonic::Code, String)>(answers)
         };
         let (mut answer, rukpak) = (of(&theirs).await, of(&rukpak).await);
         // If several bundles replace one, opm returns any of them: the first of a Go map.

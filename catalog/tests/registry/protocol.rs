@@ -6,17 +6,15 @@ use catalog::registry::{DESCRIPTORS, proto};
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor, Value};
 
-fn dir() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/proto"))
-}
+const DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/proto");
 
 #[test]
 fn descriptors_are_generated_from_the_protocol() {
-    let mut compiler = protox::Compiler::new([dir()]).unwrap();
+    let mut compiler = protox::Compiler::new([DIR]).unwrap();
     compiler.include_imports(true);
     compiler.open_file("registry.proto").unwrap();
     let made = compiler.encode_file_descriptor_set();
-    let file = dir().join("registry.bin");
+    let file = Path::new(DIR).join("registry.bin");
     if std::env::var("RUKPAK_GENERATE").is_ok_and(|value| value == "write") {
         fs::write(&file, &made).unwrap();
     }

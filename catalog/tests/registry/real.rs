@@ -19,8 +19,7 @@ fn bundles() -> Vec<PathBuf> {
     let output = shell.output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{message}");
-    let module = String::from_utf8(output.stdout).unwrap();
-    let dirs = Path::new(module.trim_end()).join("bundles");
+    let dirs = Path::new(String::from_utf8(output.stdout).unwrap().trim_end()).join("bundles");
     let dirs = std::fs::read_dir(dirs).unwrap();
     let mut all: Vec<PathBuf> = dirs.map(|entry| entry.unwrap().path()).collect();
     all.retain(|path| path.join("metadata").is_dir());
@@ -37,13 +36,12 @@ fn bundles() -> Vec<PathBuf> {
 
 /// Returns a bundle as opm renders it; `None` if opm rejects it.
 fn render(bundle: &Path, level: &str) -> Option<Value> {
-    let place = bundle.parent().unwrap();
     let directory = bundle.file_name().unwrap().to_str().unwrap();
     let image = format!("registry.example.com/bundles/{directory}:v1");
     let flags = ["-o", "json", "--migrate-level", level];
     let images = ["--alpha-image-ref-template", &image];
     let args = [&["render", directory], &flags[..], &images].concat();
-    let output = tests::opm(place, &args);
+    let output = tests::opm(bundle.parent().unwrap(), &args);
     let rendered = || serde_json::from_slice(&output.stdout).unwrap();
     output.status.success().then(rendered)
 }

@@ -18,11 +18,9 @@ async fn health_is_reported_for_every_service_name() {
     let mut client = HealthClient::new(channel(&served).await);
     for service in ["", "Registry", "api.Registry", "nothing of this kind"] {
         let service = service.to_owned();
-        let answer = client.check(HealthCheckRequest { service }).await.unwrap();
-        assert_eq!(answer.into_inner().status, 1);
+        assert_rows!(client.check(HealthCheckRequest { service }).await.unwrap().into_inner().status => 1);
     }
-    let watch = client.watch(HealthCheckRequest::default()).await;
-    assert_eq!(watch.unwrap_err().code(), Code::Unimplemented);
+    assert_rows!(client.watch(HealthCheckRequest::default()).await.unwrap_err().code() => Code::Unimplemented);
 }
 
 // parity: grpc-6
@@ -57,8 +55,7 @@ async fn reflection_returns_the_protocol() {
         panic!("no file");
     };
     let file = files.file_descriptor_proto[0].as_slice();
-    let file = prost_types::FileDescriptorProto::decode(file).unwrap();
-    assert_eq!(file.name(), "registry.proto");
+    assert_rows!(prost_types::FileDescriptorProto::decode(file).unwrap().name() => "registry.proto");
 
     // Older tools.
     let mut old = v1alpha::server_reflection_client::ServerReflectionClient::new(channel);
@@ -104,6 +101,5 @@ async fn unread_list_ends_with_the_service() {
     // closes.
     let stopped = timeout(Duration::from_secs(40), served.stop()).await;
     assert!(stopped.is_ok());
-    let rest: Result<Vec<_>, _> = list.try_collect().await;
-    assert!(rest.is_err());
+    assert!(list.try_collect::<Vec<_>>().await.is_err());
 }

@@ -85,9 +85,8 @@ fn only_leftovers_of_killed_processes_are_removed() {
     Cache::open(place.path()).unwrap();
     fs::write(place.path().join("precious"), "").unwrap();
     fs::write(place.path().join("also"), "").unwrap();
-    let error = Cache::open(place.path()).unwrap_err();
     let start = "cache directory has unexpected contents: also,precious";
-    starts(error, start);
+    starts(Cache::open(place.path()).unwrap_err(), start);
 }
 
 #[test]
@@ -104,9 +103,8 @@ fn store_is_limited_to_its_quota() {
         let cache = most.map_or(cache.clone(), |most| cache.at_most(most));
         cache.load_or_build(Source::Directory(catalog.path()), limits)
     };
-    let limits = with!(Limits, total: 1 << 20);
     for (most, limit) in [(Some(1 << 19), 1 << 19), (None, 1 << 20)] {
-        let error = build(most, &limits).unwrap_err();
+        let error = build(most, &with!(Limits, total: 1 << 20)).unwrap_err();
         let is_expected =
             matches!(error, Error::Store(StoreError::TooLarge { most }) if most == limit);
         assert!(is_expected, "{error}");

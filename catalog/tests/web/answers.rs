@@ -89,12 +89,10 @@ async fn only_large_responses_are_compressed_on_request() {
         let path = format!("{METAS}{query}");
         let plain = answer(site.get(&path)).await;
         let packed = answer(site.get(&path).header("accept-encoding", encodings)).await;
-        let encoding = packed.header("content-encoding");
-        assert_eq!(encoding == "gzip", compressed, "{query} {encodings}");
+        assert_rows!(packed.header("content-encoding") == "gzip" => compressed, "{query} {encodings}");
         if compressed {
             assert!(packed.body.len() < plain.body.len() / 10);
-            let unpacked = flate2::read::GzDecoder::new(packed.body.as_slice());
-            assert_eq!(std::io::read_to_string(unpacked).unwrap(), plain.text());
+            assert_rows!(std::io::read_to_string(flate2::read::GzDecoder::new(packed.body.as_slice())).unwrap() => plain.text());
         } else {
             assert_eq!(packed.body, plain.body);
         }
@@ -123,8 +121,7 @@ async fn metas_match_every_parameter() {
     }
     let all = site.all().await;
     for query in ["", "?", "?schema=", "?name=&package="] {
-        let found = answer(site.get(&format!("{METAS}{query}"))).await;
-        assert_eq!(found.body, all.body, "{query}");
+        assert_rows!(answer(site.get(&format!("{METAS}{query}"))).await.body => all.body, "{query}");
     }
 }
 
@@ -154,8 +151,7 @@ async fn many_scattered_lines_are_complete() {
         names.retain(|name| !name.ends_with(&long));
         assert!(names == expected, "{query}: {} lines", names.len());
         assert_eq!(found.header("content-length"), found.body.len().to_string());
-        let head = answer(site.request(Method::HEAD, &url)).await;
-        assert_eq!(head.header("content-length"), found.body.len().to_string());
+        assert_rows!(answer(site.request(Method::HEAD, &url)).await.header("content-length") => found.body.len().to_string());
     }
 }
 
@@ -172,8 +168,7 @@ async fn hostile_queries_get_an_answer() {
         &["=", &"a=1&".repeat(5000)] => 400;
     ] {
         for query in queries {
-            let found = answer(site.get(&format!("{METAS}?{query}"))).await;
-            assert_eq!(found.status.as_u16(), status, "{query:.60}");
+            assert_rows!(answer(site.get(&format!("{METAS}?{query}"))).await.status.as_u16() => status, "{query:.60}");
         }
     }
     // A head that is too long ends the connection, or is rejected; the service continues.

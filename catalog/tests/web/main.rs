@@ -24,7 +24,6 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
-/// A served shelf.
 struct Site {
     shelf: ContentStore,
     dir: TempDir,
@@ -63,7 +62,6 @@ impl Site {
         }
     }
 
-    /// Starts a site that serves a catalog.
     async fn with(text: &str) -> Self {
         let site = Self::start().await;
         site.put("operators", text);

@@ -133,8 +133,7 @@ async fn damaged_index_is_a_server_error() {
         damaged[at] = 0xff;
         // In place, because the file is open.
         fs::write(&path, damaged).unwrap();
-        let url = "/catalogs/operators/api/v1/metas?schema=olm.bundle";
-        let found = answer(site.get(url)).await;
+        let found = answer(site.get("/catalogs/operators/api/v1/metas?schema=olm.bundle")).await;
         if found.status != StatusCode::OK {
             failures += 1;
             assert_eq!(found.status, StatusCode::INTERNAL_SERVER_ERROR, "{at}");

@@ -389,17 +389,9 @@ mod tests {
             &existing, "none", 2 => (Uploaded, Ok(ExitStatus::Done));
             &terminating, "none", 9 => (Nothing, Err(rejection));
         ] {
-            let (cluster, stage) = (
-                crate::testing::cluster(answered, instance),
-                Cell::new(Nothing),
-            );
-            let flags = [
-                "tide",
-                "quay.io/a/b:v1",
-                "--wait=false",
-                "--dry-run",
-                dry_run,
-            ];
+            let cluster = crate::testing::cluster(answered, instance);
+            let stage = Cell::new(Nothing);
+            let flags = ["tide", "a.io/b:1", "--wait=false", "--dry-run", dry_run];
             let args: InstallArgs = crate::testing::parse(&flags).unwrap();
             let request = InstallRequest::from_args(&args).unwrap().unwrap();
             let installed = install(&cluster, &args, &request, &stage).await;

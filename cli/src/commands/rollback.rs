@@ -188,15 +188,12 @@ async fn conclude(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::revisions::tests::revision;
 
     #[tokio::test]
     async fn interrupted_rollback_reports_a_sent_request() {
         let unchanged = "no changes were made";
-        let revision = |number: i64, state: &str| {
-            let digest = format!("sha256:{number}");
-            revisions::tests::revision(number, state, &digest)
-        };
-        let revisions = [revision(1, "Archived"), revision(2, "Active")];
+        let revisions = [revision(1, "Archived", "a"), revision(2, "Active", "b")];
         let instance = |deleted: Option<&str>| {
             let status = json!({"revisions": revisions});
             json!({"metadata": {"deletionTimestamp": deleted}, "status": status})

@@ -217,6 +217,7 @@ mod tests {
             &[".tar"] => Some(&[".tar"]);
             &["a", "a"] => None;
             &["a", "./a"] => None;
+            &["x/a", "x/a/"] => None;
             &["-", "-"] => None;
             &["quay.io/org/app-bundle:v1", "quay.io/org/app-bundle:v2"] => Some(&["app-bundle-v1", "app-bundle-v2"]);
             &["quay.io/org/app", &format!("quay.io/org/app@sha256:{digest}")] => Some(&["app-latest", "app-aaaaaaaaaaaa"]);

@@ -78,8 +78,7 @@ mod tests {
     fn an_approval_is_a_url_or_an_admission() {
         let url = "https://github.com/kubernetes/enhancements/pull/1111";
         assert_rows!([url, "unapproved", "unapproved, experimental"].map(is_accepted) => [true; 3]);
-        let bad = ["", "yes", "/path", "https://", "https:///path"];
-        assert_rows!(bad.map(is_accepted) => [false; 5]);
+        assert_rows!(["", "yes", "/path", "https://", "https:///path"].map(is_accepted) => [false; 5]);
         assert_rows!(["://host", "https://host/a b"].map(is_accepted) => [false; 2]);
     }
 }

@@ -39,7 +39,6 @@ fn growth_covers_what_an_upgrade_adds() {
     };
     let many = |item: Value| vec![item; 50];
     let paths = |path: Value| json!({"spec": {"rules": [{"http": {"paths": many(path)}}]}});
-    let backend = json!({"backend": {"serviceName": "a", "servicePort": 1}});
     let metric = json!({"type": "Resource", "resource": {"targetAverageValue": 1}});
     let of = |api: &str, kind: &str, mut object: Value| {
         object["apiVersion"] = api.into();
@@ -55,7 +54,7 @@ fn growth_covers_what_an_upgrade_adds() {
     ]
     .into_iter()
     .chain(::tests::rows![
-        "extensions/v1beta1", "Ingress" => paths(backend);
+        "extensions/v1beta1", "Ingress" => paths(json!({"backend": {"serviceName": "a", "servicePort": 1}}));
         "extensions/v1beta1", "Ingress" => paths(json!({}));
         "autoscaling/v2beta1", "HorizontalPodAutoscaler" => json!({"spec": {"metrics": many(metric)}});
         "admissionregistration.k8s.io/v1beta1", "ValidatingWebhookConfiguration" => json!({"webhooks": many(json!({}))});

@@ -348,8 +348,7 @@ mod tests {
         }
         let mut findings = Findings::default();
         let content = content([(ANNOTATIONS, &*text)]);
-        let metadata = read(&content, yaml::Limits::default(), &mut findings);
-        assert_eq!(metadata.annotation("k7"), Some("7.1"));
+        assert_rows!(read(&content, yaml::Limits::default(), &mut findings).annotation("k7") => Some("7.1"));
         let mut unquoted = findings.finish();
         unquoted.retain(|finding| finding.code == Code::UnquotedNumber);
         assert_eq!(unquoted.len(), 4001);

@@ -36,11 +36,10 @@ mod tests {
     /// Permissions of two ServiceAccounts that are bound to the same role.
     fn listed(rules: &Value, mut budget: Budget) -> Vec<SubjectPermissions> {
         let rbac = "rbac.authorization.k8s.io/v1";
-        let selectors = vec![json!({"matchLabels": {"a": "b"}}); 20];
         let objects = [
             json!({"apiVersion": rbac, "kind": "ClusterRole", "rules": rules, "metadata": {"name": "part", "labels": {"a": "b"}}}),
             json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "whole"},
-                "aggregationRule": {"clusterRoleSelectors": selectors}}),
+                "aggregationRule": {"clusterRoleSelectors": vec![json!({"matchLabels": {"a": "b"}}); 20]}}),
             json!({
                 "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": "a"},
                 "roleRef": {"kind": "ClusterRole", "name": "whole"}, "subjects": [
@@ -80,8 +79,7 @@ mod tests {
         ] {
             assert_rows!(brief(&listed(rules, budget)) => [expected; 2], "{rules}");
         }
-        let few = with!(Budget, memory: 16 << 10);
-        let found = brief(&listed(&rules(20), few));
+        let found = brief(&listed(&rules(20), with!(Budget, memory: 16 << 10)));
         assert!((1..20).contains(&found[0].0), "{found:?}");
         assert_eq!(found, [(found[0].0, true), (0, true)]);
     }

@@ -224,11 +224,7 @@ mod tests {
         let users = [(name, i64::MIN), ("system:serviceaccount:", 1)];
         calls.add("x.v1", &count("1.30", &users));
         assert_rows!(calls.removed_api_calls(["a:b"], kube(29), kube(30)).first().unwrap().count => 0);
-        for status in [
-            "{}",
-            r#"{"last24h": null}"#,
-            r#"{"last24h": [{"byNode": null}, {}]}"#,
-        ] {
+        for status in r#"{}|{"last24h": null}|{"last24h": [{"byNode": null}, {}]}"#.split('|') {
             calls.add("x.v1", &serde_json::from_str(status).unwrap());
         }
         for number in 0..300 {

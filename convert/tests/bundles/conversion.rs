@@ -102,8 +102,7 @@ fn names_of_roles_depend_on_package_and_rules() {
     let good = Bundle::good();
     let pointer = "/spec/install/spec/clusterPermissions";
     let entry = &good.json(CSV)["spec"]["install"]["spec"]["clusterPermissions"][0];
-    let twice = good.clone().csv(pointer, json!([entry, entry]));
-    assert_eq!(names(&twice.convert()), names(&good.convert()));
+    assert_rows!(names(&good.clone().csv(pointer, json!([entry, entry])).convert()) => names(&good.convert()));
     let other = good.clone().csv("/metadata/name", json!("tide-pro.v1.4.0"));
     let [good, other] = [&good, &other].map(|bundle| names_of(&bundle.convert(), "ClusterRole "));
     assert!(!good.is_empty() && good.iter().all(|name| !other.contains(name)));
@@ -203,22 +202,39 @@ fn operator_condition_and_deployment_config_are_applied() {
 }
 
 #[test]
-fn deployments_that_the_api_server_rejects_are_reported() {
+fn warnings_name_the_rejecting_tool() {
+    let spec = |field: &str| format!("{DEPLOYMENTS}/0/spec/{field}");
+    let at = |path: &str| format!("spec.install.spec.deployments[0].spec{path}");
+    let api_version = || "/apiVersion".to_owned();
     let twice = json!([{"name": "A"}, {"name": "A"}]);
-    for (field, value, path) in tests::rows![
-        "template/spec/containers", json!([]) => ".template.spec";
-        "template/spec/containers/0/env", twice.clone() => ".template.spec.containers[0].env[1]";
-        "template/spec/volumes", twice => ".template.spec.volumes[1]";
-        "template/spec/initContainers", json!([{"name": "manager"}]) => ".template.spec.containers[0]";
-        "selector", json!({}) => "";
-        "selector/matchLabels", json!({"other": "x"}) => ".selector";
+    let api_server = "; the API server rejects it";
+    for (pointer, value, path, message) in tests::rows![
+        spec("template/spec/containers"), json!([]), at(".template.spec") => api_server;
+        spec("template/spec/containers"), twice.clone(), at(".template.spec.containers[1]")
+            => "of another entry; the API server rejects it";
+        spec("template/spec/containers/0/env"), twice.clone(), at(".template.spec.containers[0].env[1]")
+            => "of another entry; server-side apply rejects it";
+        spec("template/spec/volumes"), twice, at(".template.spec.volumes[1]") => api_server;
+        spec("template/spec/initContainers"), json!([{"name": "manager"}]), at(".template.spec.containers[0]") => api_server;
+        spec("selector"), json!({}), at("") => api_server;
+        spec("selector/matchLabels"), json!({"other": "x"}), at(".selector") => api_server;
+        api_version(), json!(""), "apiVersion".to_owned() => "has no apiVersion; OLM rejects the bundle";
+        api_version(), json!("operators.coreos.com/v1"), "apiVersion".to_owned()
+            => "OLM treats it as operators.coreos.com/v1alpha1";
     ] {
-        let bundle = Bundle::good().csv(&format!("{DEPLOYMENTS}/0/spec/{field}"), value);
-        let conversion = bundle.convert();
-        assert!(conversion.objects.is_some());
-        let expected = format!("WrongShape {CSV} spec.install.spec.deployments[0].spec{path}");
-        let warnings = findings(&conversion, Level::Warning);
-        assert!(warnings.contains(&expected), "{expected}: {warnings:?}");
+        let conversion = Bundle::good().csv(&pointer, value).convert();
+        assert!(conversion.objects.is_some(), "{pointer}");
+        let warnings = conversion.report.with_level(Level::Warning);
+        let places = findings(&conversion, Level::Warning).into_iter();
+        let expected = format!("WrongShape {CSV} {path}");
+        let is_expected = |(place, warning): (String, &Finding)| {
+            place == expected && warning.message.ends_with(message)
+        };
+        assert!(
+            places.zip(warnings).any(is_expected),
+            "{expected}: {message}: {:?}",
+            conversion.report.findings
+        );
     }
 }
 

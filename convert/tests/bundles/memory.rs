@@ -105,6 +105,5 @@ fn malformed_dependencies_are_a_warning() {
         let is_reported = places.any(|warning| warning.split(' ').nth(1) == Some(file));
         assert!(is_reported && warnings[0].starts_with(code), "{warnings:?}");
     }
-    let broken = Bundle::good().file("metadata/properties.yaml", "properties: [");
-    assert_eq!(findings(&broken.convert(), Level::Error).len(), 1);
+    assert_rows!(findings(&Bundle::good().file("metadata/properties.yaml", "properties: [").convert(), Level::Error).len() => 1);
 }

@@ -19,8 +19,7 @@ fn install_namespace_precedence() {
     ] {
         let conversion = bundle.convert_with(options);
         assert_eq!(conversion.report.facts.install_namespace, namespace);
-        let metadata = &object(&conversion, "Namespace", namespace)["metadata"];
-        assert_eq!(metadata["annotations"], json!({KEEP: "true"}));
+        assert_rows!(object(&conversion, "Namespace", namespace)["metadata"]["annotations"] => json!({KEEP: "true"}));
         for object in objects(&conversion) {
             assert_rows!(["", namespace].contains(&object.namespace()) => true, "{}", object.identity());
         }
@@ -83,23 +82,6 @@ fn other_objects_follow_the_scope_of_their_kind() {
     assert_rows!(findings(&conversion, Level::Error) => ["Unidentified manifests/x.yaml"]);
     let warnings = findings(&conversion, Level::Warning).concat();
     assert!(!warnings.contains("UnknownScope"), "{warnings}");
-}
-
-#[test]
-fn warnings_name_the_rejecting_tool() {
-    let containers = format!("{DEPLOYMENTS}/0/spec/template/spec/containers");
-    let twice = json!([{"name": "A"}, {"name": "A"}]);
-    for (pointer, value, expected) in tests::rows![
-        format!("{containers}/0/env"), twice.clone() => "of another entry; server-side apply rejects it";
-        containers, twice => "of another entry; the API server rejects it";
-        "/apiVersion".into(), json!("") => "has no apiVersion; OLM rejects the bundle";
-        "/apiVersion".into(), json!("operators.coreos.com/v1") => "OLM treats it as operators.coreos.com/v1alpha1";
-    ] {
-        let report = Bundle::good().csv(&pointer, value).convert().report;
-        let mut warnings = report.with_level(Level::Warning);
-        let is_reported = warnings.any(|warning| warning.message.ends_with(expected));
-        assert!(is_reported, "{expected}: {:?}", report.findings);
-    }
 }
 
 #[test]

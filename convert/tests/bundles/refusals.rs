@@ -76,8 +76,7 @@ fn each_reason_has_its_code_and_location() {
     let apis = ["extensions/v1beta1", "networking.k8s.io/v1"];
     let [old, mut new] = apis.map(|api| object(api, "Ingress", "x"));
     new["spec"] = json!({"ingressClassName": "c"});
-    let bundle = extra(new).file("manifests/a.yaml", old);
-    assert_eq!(errors(&bundle), ["DuplicateObject manifests/x.yaml"]);
+    assert_rows!(errors(&extra(new).file("manifests/a.yaml", old)) => ["DuplicateObject manifests/x.yaml"]);
 }
 
 // parity: platform-16

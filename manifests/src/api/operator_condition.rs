@@ -83,55 +83,53 @@ impl OperatorCondition {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+
+    fn is_refused(generation: &Value, spec: &Value, conditions: &Value) -> bool {
+        let condition: OperatorCondition = serde_json::from_value(json!({
+            "apiVersion": "operators.coreos.com/v2", "kind": "OperatorCondition", "spec": spec,
+            "metadata": {"name": "a", "namespace": "b", "generation": generation}, "status": {"conditions": conditions},
+        }))
+        .unwrap();
+        assert_eq!(condition.label(), "b/a");
+        condition.not_upgradeable().is_some()
+    }
 
     // parity: max-olm-16
     #[test]
     fn override_of_the_admin_precedes_the_operator() {
         let is = |status: &str| json!([{"type": "Upgradeable", "status": status, "reason": "Busy", "message": status, "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        let of = |overrides, conditions| json!({"overrides": overrides, "conditions": conditions});
         let none = json!([]);
-        for (overrides, conditions, accepted, refuses) in ::tests::rows![
-            none.clone(), none.clone(), none.clone() => false;
-            none.clone(), is("False"), none.clone() => true;
-            none.clone(), is("True"), is("False") => false;
-            none.clone(), none.clone(), is("False") => true;
-            none, is("Unknown"), is("False") => false;
-            is("True"), is("False"), is("False") => false;
-            is("False"), is("True"), is("True") => true;
-            is("Unknown"), is("True"), is("True") => true;
-        ] {
-            let condition: OperatorCondition = serde_json::from_value(json!({
-                "apiVersion": "operators.coreos.com/v2", "kind": "OperatorCondition", "metadata": {"name": "a", "namespace": "b"},
-                "spec": {"overrides": overrides, "conditions": conditions}, "status": {"conditions": accepted},
-            }))
-            .unwrap();
-            assert_rows!(condition.not_upgradeable().is_some() => refuses, "{condition:?}");
-            assert_eq!(condition.label(), "b/a");
-        }
+        assert_each!(|spec, accepted, refuses| is_refused(&json!(null), &spec, &accepted) => refuses;
+            of(none.clone(), none.clone()), none.clone() => false;
+            of(none.clone(), is("False")), none.clone() => true;
+            of(none.clone(), is("True")), is("False") => false;
+            of(none.clone(), none.clone()), is("False") => true;
+            of(none, is("Unknown")), is("False") => false;
+            of(is("True"), is("False")), is("False") => false;
+            of(is("False"), is("True")), is("True") => true;
+            of(is("Unknown"), is("True")), is("True") => true;
+        );
     }
 
     #[test]
     fn condition_of_an_older_generation_is_ignored() {
-        for (observed, generation, refuses) in [
-            (json!(3), json!(3), true),
-            (json!(2), json!(3), false),
+        let of = |observed: Value| {
+            json!([{
+                "type": "Upgradeable", "status": "False", "reason": "Busy", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": observed,
+            }])
+        };
+        assert_each!(|observed, generation, refuses| is_refused(&generation, &json!({}), &of(observed)) => refuses;
+            json!(3), json!(3) => true;
+            json!(2), json!(3) => false;
             // Written by the operator itself.
-            (json!(0), json!(3), true),
-            (json!(null), json!(3), true),
-            (json!(3), json!(null), true),
-        ] {
-            let condition: OperatorCondition = serde_json::from_value(json!({
-                "apiVersion": "operators.coreos.com/v2", "kind": "OperatorCondition",
-                "metadata": {"name": "a", "namespace": "b", "generation": generation}, "spec": {},
-                "status": {"conditions": [{
-                    "type": "Upgradeable", "status": "False", "reason": "Busy", "message": "",
-                    "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": observed,
-                }]},
-            }))
-            .unwrap();
-            assert_rows!(condition.not_upgradeable().is_some() => refuses, "{condition:?}");
-        }
+            json!(0), json!(3) => true;
+            json!(null), json!(3) => true;
+            json!(3), json!(null) => true;
+        );
     }
 }

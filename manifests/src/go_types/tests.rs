@@ -27,10 +27,6 @@ fn conformed(mut value: Value, ty: impl Into<Type>) -> (Value, Vec<String>) {
     (value, problems.iter().map(ToString::to_string).collect())
 }
 
-fn conform_problems(value: Value, ty: impl Into<Type>) -> Vec<String> {
-    conformed(value, ty).1
-}
-
 #[test]
 fn tables_are_sorted_and_complete() {
     assert!(kinds().is_sorted_by(|a, b| (a.api_version, a.kind) < (b.api_version, b.kind)));
@@ -114,17 +110,15 @@ fn values_are_converted_as_in_go_without_findings() {
 fn problems_of_values_name_their_paths_and_remedies() {
     let at = "spec.template.spec.containers[0]";
     let of_crd = "spec.versions[0].schema.openAPIV3Schema.properties";
+    let unknown = json!({"name": "manager", "livenessProbe": {"periodSeconds": 5, "securityContext": {"runAsNonRoot": true}},
+                         "imagepullpolicy": "Always", "imagePullPolcy": "Always", "nonsense": 1});
     for (ty, value, expected) in ::tests::rows![
-        deployment(), container(json!({
-            "name": "manager", "livenessProbe": {"periodSeconds": 5, "securityContext": {"runAsNonRoot": true}},
-            "imagepullpolicy": "Always", "imagePullPolcy": "Always", "nonsense": 1,
-        }))
-            => vec![
-                format!("{at}.imagePullPolcy: unknown field; did you mean imagePullPolicy?"),
-                format!("{at}.imagepullpolicy: unknown field; did you mean imagePullPolicy?"),
-                format!("{at}.livenessProbe.securityContext: unknown field; did you mean {at}.securityContext?"),
-                format!("{at}.nonsense: unknown field"),
-            ];
+        deployment(), container(unknown.clone()) => vec![
+            format!("{at}.imagePullPolcy: unknown field; did you mean imagePullPolicy?"),
+            format!("{at}.imagepullpolicy: unknown field; did you mean imagePullPolicy?"),
+            format!("{at}.livenessProbe.securityContext: unknown field; did you mean {at}.securityContext?"),
+            format!("{at}.nonsense: unknown field"),
+        ];
         deployment(), json!({"metadata": {"annotations": {"a.b/c": true}, "creationTimestamp": "today"}}) => vec![
             r#"metadata.annotations["a.b/c"]: expected a string, found a boolean (true)"#.to_owned(),
             r#"metadata.creationTimestamp: expected a time such as 2006-01-02T15:04:05Z, found a string ("today")"#.to_owned(),
@@ -153,10 +147,8 @@ fn problems_of_values_name_their_paths_and_remedies() {
         ];
     ] {
         assert_rows!(check(&value, ty).iter().map(ToString::to_string).collect::<Vec<_>>() => expected);
-        assert_eq!(conform_problems(value, ty), expected);
+        assert_eq!(conformed(value, ty).1, expected);
     }
-    let unknown = json!({"name": "manager", "livenessProbe": {"periodSeconds": 5, "securityContext": {"runAsNonRoot": true}},
-                         "imagepullpolicy": "Always", "imagePullPolcy": "Always", "nonsense": 1});
     let known = json!({"name": "manager", "livenessProbe": {"periodSeconds": 5}});
     assert_rows!(conformed(container(unknown), deployment()).0 => container(known));
 }
@@ -189,7 +181,7 @@ fn wrong_types_are_reported_and_kept() {
 #[test]
 fn deep_values_do_not_overflow_the_stack() {
     let deep = (0..512).fold(json!({"type": true}), |inner, _| json!({"items": inner}));
-    assert_rows!(conform_problems(schema(deep), crd())[0].ends_with(".items.type: expected a string, found a boolean (true)") => true);
+    assert_rows!(conformed(schema(deep), crd()).1[0].ends_with(".items.type: expected a string, found a boolean (true)") => true);
 }
 
 #[test]
@@ -226,9 +218,8 @@ fn a_part_of_a_type_can_be_checked_alone() {
         found: "an integer",
         value: "1".into(),
     };
-    let path = Path::from(["containers"]).index(0).key("image");
     let mut value = json!({"containers": [{"image": 1}]});
-    assert_eq!(conform(&mut value, pod), [Problem { path, kind }]);
+    assert_rows!(conform(&mut value, pod) => [Problem { path: Path::from(["containers"]).index(0).key("image"), kind }]);
     assert_eq!(deployment().at(&["spec", "templates"]), None);
     assert_rows!(deployment().at(&["spec", "template", "metadata", "labels", "*"]) => Some(Type::String));
 }

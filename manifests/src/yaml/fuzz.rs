@@ -2,7 +2,7 @@
 //!
 //! `RUKPAK_CORPUS=<directory>` checks all YAML files below a directory as well.
 
-use std::{env, fs, path::Path as FilePath};
+use std::{env, fs, path::PathBuf};
 
 use ::tests::fuzz::{Random, fuzz};
 use serde_json::Map;
@@ -156,26 +156,19 @@ fn both_readers_agree_on_the_corpus() {
     };
     let (mut total, mut fast) = (0, 0);
     let mut random = Random::new(1);
-    walk(FilePath::new(&corpus), &mut |path| {
-        let (accepted, by_fast) = check(&fs::read(path).unwrap(), &mut random);
-        if accepted > by_fast {
-            println!("left to the complete reader: {}", path.display());
-        }
-        (total, fast) = (total + accepted, fast + by_fast);
-    });
-    println!("{total} documents, {fast} by the fast reader");
-}
-
-fn walk(dir: &FilePath, visit: &mut impl FnMut(&FilePath)) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
+    let mut paths = vec![PathBuf::from(corpus)];
+    while let Some(path) = paths.pop() {
+        let kind = path.extension().unwrap_or_default();
         if path.is_dir() {
-            walk(&path, visit);
-        } else if path
-            .extension()
-            .is_some_and(|kind| kind == "yaml" || kind == "yml")
-        {
-            visit(&path);
+            let entries = fs::read_dir(&path).unwrap();
+            paths.extend(entries.map(|entry| entry.unwrap().path()));
+        } else if kind == "yaml" || kind == "yml" {
+            let (accepted, by_fast) = check(&fs::read(&path).unwrap(), &mut random);
+            if accepted > by_fast {
+                println!("left to the complete reader: {}", path.display());
+            }
+            (total, fast) = (total + accepted, fast + by_fast);
         }
     }
+    println!("{total} documents, {fast} by the fast reader");
 }

@@ -187,7 +187,6 @@ fn limits_apply_to_all_documents_together() {
     let usual = Limits::default();
     let (v, m, t) = (usual.values, usual.memory, usual.text);
     let once = "a: &a 12345\nb: *a\n";
-    let twice = format!("{once}---\n{once}");
     let third = format!("{once}---\n{once}---\na: &a 1\nb: *a\n");
     for (input, limits, left) in ::tests::rows![
         "a: 1\nb: 2\nc: 3\n", limited(3, m, t) => Some(0);
@@ -215,7 +214,7 @@ fn limits_apply_to_all_documents_together() {
         "a: &a [1]\nb: *a\n", limited(v, 1500, t) => None;
         "a: &a 12345\nb: c\n", limited(v, m, 10) => Some(10);
         once, limited(v, m, 10) => Some(5);
-        &twice, limited(v, m, 10) => Some(0);
+        &format!("{once}---\n{once}"), limited(v, m, 10) => Some(0);
         &third, limited(v, m, 10) => None;
         "a: &a {12345: 67}\nb: {<<: *a}\n", limited(v, m, 10) => Some(3);
         "- &a 123456\n- *a\n- *a\n---\n1\n", limited(v, m, 10) => None;

@@ -320,16 +320,13 @@ mod tests {
 
     #[test]
     fn server_version_formats_are_parsed() {
-        for (git, major, minor, version) in [
-            ("v1.36.3", "1", "36", Some((1, 36, 3))),
-            ("v1.27.4-gke.900", "1", "27+", Some((1, 27, 4))),
-            ("v1.30.1+k3s1", "1", "30", Some((1, 30, 1))),
-            ("v0.0.0-master+$Format:%H$", "1", "36+", Some((1, 36, 0))),
-            ("", "1", "29", Some((1, 29, 0))),
-            ("v0.0.0-master", "", "", None),
-        ] {
-            let read = read_kubernetes(git, major, minor).ok();
-            assert_rows!(read => version.map(|(major, minor, patch)| Version::new(major, minor, patch)), "{git}");
-        }
+        assert_each!(|git, major, minor, version| read_kubernetes(git, major, minor).ok() => version;
+            "v1.36.3", "1", "36" => Some(Version::new(1, 36, 3));
+            "v1.27.4-gke.900", "1", "27+" => Some(Version::new(1, 27, 4));
+            "v1.30.1+k3s1", "1", "30" => Some(Version::new(1, 30, 1));
+            "v0.0.0-master+$Format:%H$", "1", "36+" => Some(Version::new(1, 36, 0));
+            "", "1", "29" => Some(Version::new(1, 29, 0));
+            "v0.0.0-master", "", "" => None;
+        );
     }
 }

@@ -185,12 +185,10 @@ mod tests {
             assert_has(response["result"]["message"].as_str().unwrap(), message);
             assert_eq!(response.get("convertedObjects"), None);
         }
-        for (body, message) in ::tests::rows![
+        assert_each!(|body, message| answer(body.as_bytes()).unwrap_err() => has message;
             "" => "the request is not a ConversionReview";
             "[]" => "the request is not a ConversionReview";
             r#"{"apiVersion": "v1", "kind": "Pod", "request": {"uid": "", "desiredAPIVersion": ""}}"# => "is a \"Pod\" of \"v1\"";
-        ] {
-            assert_has(answer(body.as_bytes()).unwrap_err(), message);
-        }
+        );
     }
 }

@@ -161,31 +161,25 @@ impl Shelf {
     }
 
     async fn bare() -> Self {
-        Self::with(None, settings()).await
-    }
-
-    /// Returns a cluster where the provisioner is this user, with that user's permissions.
-    async fn with(user: Option<&str>, settings: Settings) -> Self {
         let cluster = without_controllers().await;
         let config = cluster.config().clone();
-        Self::run(cluster, config, user, settings).await
+        Self::run(cluster, config, None).await
     }
 
     /// Returns a cluster whose provisioner runs as this user, and reaches the API server through a [`Line`].
-    async fn behind_line(user: &str, settings: Settings) -> (Self, Line) {
+    async fn behind_line(user: &str) -> (Self, Line) {
         let cluster = without_controllers().await;
         let (line, config) = Line::to(cluster.config().clone()).await;
-        let shelf = Self::run(cluster, config, Some(user), settings).await;
-        (shelf, line)
+        (Self::run(cluster, config, Some(user)).await, line)
     }
 
-    async fn run(cluster: Lease, config: Config, user: Option<&str>, settings: Settings) -> Self {
+    async fn run(cluster: Lease, config: Config, user: Option<&str>) -> Self {
         for namespace in NAMESPACES.into_iter().chain(["elsewhere"]) {
             apply(&cluster, &namespace_object(namespace)).await;
         }
         let store = tempfile::tempdir().unwrap();
         Self {
-            reader: Leader::run(config, user, settings, store),
+            reader: Leader::run(config, user, settings(), store),
             cluster,
         }
     }

@@ -11,20 +11,15 @@ mod permissions;
 mod release_payload;
 mod upgradeable;
 
-use std::{path::Path, process::Command};
-
 use cluster::Cluster;
 use kube::{Api, api::DynamicObject};
-use manifests::{
-    api::config::{
-        ClusterOperator, ClusterOperatorStatus, ClusterVersion, OperatorStatusCondition,
-    },
-    yaml,
+use manifests::api::config::{
+    ClusterOperator, ClusterOperatorStatus, ClusterVersion, OperatorStatusCondition,
 };
 use provisioner::controllers::cluster_operator::model::{AGGREGATED, CORE};
 use serde_json::{Value, json};
 
-use crate::openshift::{CLUSTER_OPERATOR, CLUSTER_VERSION, crd};
+use crate::openshift::{CLUSTER_OPERATOR, CLUSTER_VERSION, OLM, crd, definition_of};
 use crate::platform::support::Platform;
 use crate::support::{custom_resources, merge, merge_status, wait_for, wait_part};
 
@@ -119,18 +114,8 @@ async fn core_becomes(platform: &Platform, condition: &str, text: &str) -> Clust
 
 /// Applies OLM's CRD of a kind, from the Go module that contains it, and returns its name.
 pub(crate) async fn define(cluster: &Cluster, plural: &str) -> String {
-    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cluster/gotypes");
-    let script = "go mod download github.com/operator-framework/api >&2 &&
-                  go list -m -f '{{.Dir}}' github.com/operator-framework/api";
-    let mut command = Command::new("sh");
-    let output = command.args(["-c", script]).current_dir(dir).output();
-    let output = output.unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
-    let module = String::from_utf8(output.stdout).unwrap();
     let file = format!("crds/operators.coreos.com_{plural}.yaml");
-    let bytes = std::fs::read(Path::new(module.trim_end()).join(file)).unwrap();
-    let crd = yaml::documents(&bytes).next().unwrap().unwrap();
+    let crd = definition_of(OLM, &file);
     crate::support::define(cluster, &crd).await;
     crd["metadata"]["name"].as_str().unwrap().to_owned()
 }

@@ -5,7 +5,6 @@ mod snapshot;
 
 use std::{collections::BTreeSet, time::Instant};
 
-use convert::Code;
 use manifests::{
     api::{
         bundle_instance::BundleInstance,
@@ -65,7 +64,7 @@ async fn real_bundles_are_installed_and_removed_without_a_trace() {
     let stage = stage().await;
     let (world, client) = (&stage.world, stage.world.client());
     let mut before = Everything::now(&client).await.unwrap();
-    assert!(before.len() > 100, "{before:?}");
+    assert!(before.0.len() > 100, "{before:?}");
 
     let cases = corpus.cases().filter(|case| case.outcome == "converted");
     let (mut installed, mut rejected) = (0, Vec::new());
@@ -152,17 +151,15 @@ async fn real_bundles_are_rejected_with_all_their_reasons() {
 
 /// Returns the texts that the condition must contain: those of the corpus and all of the conversion.
 fn reasons(corpus: &Corpus, case: Case<'_>) -> Vec<String> {
-    let modes = "the bundle does not support the AllNamespaces install mode";
-    let (code, text) = match case.outcome {
-        "rejected: install mode" => (Code::InstallMode, modes),
-        "rejected: webhooks" => (Code::Webhooks, "webhookDefinitions are not supported"),
-        "rejected: API services" => (Code::APIServices, "apiServiceDefinitions are not supported"),
+    let text = match case.outcome {
+        "rejected: install mode" => "the bundle does not support the AllNamespaces install mode",
+        "rejected: webhooks" => "webhookDefinitions are not supported",
+        "rejected: API services" => "apiServiceDefinitions are not supported",
         other => panic!("{}: {other} is not known", case.bundle),
     };
     let content = content(corpus, case);
     let mut report = convert::plain(&content, &convert::Options::default()).report;
     report.locate(&content);
-    assert!(report.refusals().any(|refusal| refusal.code == code));
     let refusals = report.refusals().map(ToString::to_string);
     refusals.chain([text.to_owned()]).collect()
 }

@@ -67,9 +67,8 @@ impl Definition {
 
     async fn star(&self, namespace: Option<&str>, name: &str, spec: &Value) {
         // Unknown fields are dropped, as by kubectl without validation.
-        let field_validation = Some(kube::api::ValidationDirective::Ignore);
-        let params =
-            tests::with!(PatchParams::apply("tests").force() => field_validation: field_validation);
+        let ignore = Some(kube::api::ValidationDirective::Ignore);
+        let params = tests::with!(PatchParams::apply("tests").force() => field_validation: ignore);
         let (stars, star) = (self.stars(namespace), self.star_object(name, spec));
         let applied = stars.patch(name, &params, &Patch::Apply(&star)).await;
         applied.unwrap();
@@ -85,11 +84,8 @@ impl Definition {
         crd_upgrade_safety: CheckMode,
         account: Option<&ServiceAccountRef>,
     ) -> Findings {
-        let mut case = Case::new(
-            self.cluster.cluster(),
-            "default",
-            std::slice::from_ref(incoming),
-        );
+        let objects = std::slice::from_ref(incoming);
+        let mut case = Case::new(self.cluster.cluster(), "default", objects);
         case.instance.spec.preflight = Some(tests::with!(Preflight, crd_upgrade_safety));
         if let Some(account) = account {
             case = case.by(account);
@@ -132,25 +128,6 @@ fn one_containing<'a>(problems: &'a [preflight::Finding], text: &str) -> &'a str
     message
 }
 
-/// Row C3: a new required field is denied while a custom resource lacks the field.
-async fn required_field_is_denied(crd: &Definition) {
-    let incoming = crd.crd(&[version("v1", &with_required_color())]);
-    let findings = crd.check(&incoming).await;
-    let name = crd.name();
-    let resources = format!(
-        "failed to validate safety of UPDATE for CRD \"{name}\" (NOTE: to disable this validation, set the \
-         \"core.rukpak.io/safe-crd-upgrade-validation\" annotation to \"false\", or spec.preflight.crdUpgradeSafety to Off): \
-         error validating existing CRs against new CRD's schema for \"{name}\": existing custom object sun failed validation for \
-         new schema version v1: spec.color: Required value"
-    );
-    let schema = format!(
-        "validating upgrade for CRD \"{name}\" failed: v1: spec.color: required: added. Install a bundle version that keeps \
-         the fields and versions in use, or, if they are not needed, set spec.preflight.crdUpgradeSafety: Off, or annotation \
-         core.rukpak.io/safe-crd-upgrade-validation: \"false\" on the CRD"
-    );
-    assert_eq!(messages(&findings.problems), [resources, schema]);
-}
-
 /// CRDs that do not exist are not checked, and neither is one that is being deleted.
 async fn missing_crd_is_not_checked(crd: &Definition) {
     let mut narrow = crd.crd(&[version("v1", &with_required_color())]);
@@ -170,24 +147,6 @@ async fn missing_crd_is_not_checked(crd: &Definition) {
     merge(&crds, &name, &finalizers(&[])).await;
 }
 
-/// Custom resources that are invalid under the old schema as well do not stop an upgrade.
-async fn resources_invalid_before_do_not_block(crd: &Definition) {
-    let yellow = json!({"size": 50, "color": "yellow"});
-    crd.star(None, "mars", &yellow).await;
-    let with = |maximum: u64, pattern: &str| {
-        let spec = tests::with!(with_maximum(maximum) => |spec| spec["properties"]["color"]["pattern"] = json!(pattern));
-        crd.crd(&[version("v1", &spec)])
-    };
-    define(&crd.cluster, &with(10, "^y")).await;
-    let findings = crd.check(&with(10, "^b")).await;
-    assert_eq!(findings.problems, []);
-    let warning = format!(
-        "upgrade of CRD \"{}\": 1 custom resources are invalid under both the old and the new schema",
-        crd.name()
-    );
-    assert_eq!(messages(&findings.warnings), [warning]);
-}
-
 // parity: c1, c3, complaint-9, rukpak-6, c4, c5, c6, rukpak-35, rukpak-36, rukpak-37
 #[tokio::test]
 async fn c1_to_c6_crd_upgrades_are_checked() {
@@ -197,9 +156,25 @@ async fn c1_to_c6_crd_upgrades_are_checked() {
     // C1 and C2: a safe update is admitted. The plan adds the owner labels.
     let wider = tests::with!(wide() => |spec| spec["properties"]["age"] = json!({"type": "integer", "minimum": 0}));
     tests::assert_rows!(crd.check(&crd.crd(&[version("v1", &wider), version("v2", &wider)])).await => Findings::default());
-    required_field_is_denied(crd).await;
-    // C4: updates by other clients are admitted.
+
+    // C3: a new required field is denied while a custom resource lacks the field.
     let mut incoming = crd.crd(&[version("v1", &with_required_color())]);
+    let name = crd.name();
+    let resources = format!(
+        "failed to validate safety of UPDATE for CRD \"{name}\" (NOTE: to disable this validation, set the \
+         \"core.rukpak.io/safe-crd-upgrade-validation\" annotation to \"false\", or spec.preflight.crdUpgradeSafety to Off): \
+         error validating existing CRs against new CRD's schema for \"{name}\": existing custom object sun failed validation for \
+         new schema version v1: spec.color: Required value"
+    );
+    let schema = format!(
+        "validating upgrade for CRD \"{name}\" failed: v1: spec.color: required: added. Install a bundle version that keeps \
+         the fields and versions in use, or, if they are not needed, set spec.preflight.crdUpgradeSafety: Off, or annotation \
+         core.rukpak.io/safe-crd-upgrade-validation: \"false\" on the CRD"
+    );
+    let findings = crd.check(&incoming).await;
+    assert_eq!(messages(&findings.problems), [resources, schema]);
+
+    // C4: updates by other clients are admitted.
     crd.cluster.apply(&incoming, DryRun::Yes).await.unwrap();
 
     // A service account that cannot list the custom resources is named with the remedy.
@@ -240,7 +215,20 @@ async fn c1_to_c6_crd_upgrades_are_checked() {
     let message = one_containing(&findings.warnings, "not checked");
     tests::assert_rows!(message.ends_with("v1: spec: rule \"self.size < 10\"") => true, "{message}");
 
-    resources_invalid_before_do_not_block(crd).await;
+    // Custom resources that are invalid under the old schema as well do not stop an upgrade.
+    let yellow = json!({"size": 50, "color": "yellow"});
+    crd.star(None, "mars", &yellow).await;
+    let with = |maximum: u64, pattern: &str| {
+        let spec = tests::with!(with_maximum(maximum) => |spec| spec["properties"]["color"]["pattern"] = json!(pattern));
+        crd.crd(&[version("v1", &spec)])
+    };
+    define(&crd.cluster, &with(10, "^y")).await;
+    let findings = crd.check(&with(10, "^b")).await;
+    assert_eq!(findings.problems, []);
+    let warning = format!(
+        "upgrade of CRD \"{name}\": 1 custom resources are invalid under both the old and the new schema"
+    );
+    assert_eq!(messages(&findings.warnings), [warning]);
     missing_crd_is_not_checked(crd).await;
 }
 

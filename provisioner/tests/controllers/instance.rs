@@ -12,7 +12,7 @@ mod rollback;
 mod squatting;
 mod uninstall;
 
-use std::{collections::BTreeMap, fmt::Debug, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use cluster::{Cluster, TempNamespace, wait::Watched};
 use k8s_openapi::{
@@ -36,14 +36,13 @@ use manifests::api::{
     labels,
 };
 use provisioner::controllers::bundle_instance::template;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tests::assert_has;
 use tokio::time::Instant;
 
 use crate::support::{
-    self, Options, Provisioner, World, condition, custom_resources, eventually, image, message,
-    plain, running, unique, wait_deleted, wait_for,
+    self, ApiObject, Options, Provisioner, World, condition, custom_resources, eventually, image,
+    message, plain, running, unique, wait_deleted, wait_for,
 };
 
 /// Returns the world with a provisioner, the name of a new instance, and a namespace for its objects.
@@ -157,7 +156,6 @@ async fn publish(world: &World, name: &str, objects: &[Value]) -> BundleSource {
     image(&world.push(name, &plain(objects)).await)
 }
 
-/// Publishes a plain bundle and creates an instance of it.
 async fn declare(world: &World, name: &str, objects: &[Value]) -> BundleSource {
     declare_with(world, name, objects, |_| {}).await
 }
@@ -175,17 +173,13 @@ async fn declare_with(
     source
 }
 
-/// Installs a plain bundle, and waits until the instance is healthy.
 async fn install(world: &World, name: &str, objects: &[Value]) -> BundleInstance {
     declare(world, name, objects).await;
     world.wait_instance(name, "Healthy", "True").await
 }
 
 /// Removes the finalizers of an object, as the controller of the finalizers does.
-async fn finalize<K>(api: &Api<K>, name: &str)
-where
-    K: Clone + DeserializeOwned + Debug,
-{
+async fn finalize<K: ApiObject>(api: &Api<K>, name: &str) {
     patch_as_other(api, name, json!({"metadata": {"finalizers": null}})).await;
 }
 
@@ -210,10 +204,7 @@ async fn has_value(world: &World, namespace: &str, name: &str, key: &str, value:
     support::wait_part(maps(world, namespace), name, json!({"data": {key: value}})).await;
 }
 
-async fn patch_as_other<K>(api: &Api<K>, name: &str, patch: Value)
-where
-    K: Clone + DeserializeOwned + Debug,
-{
+async fn patch_as_other<K: ApiObject>(api: &Api<K>, name: &str, patch: Value) {
     support::patch_as(api, name, "rival", &patch).await;
 }
 

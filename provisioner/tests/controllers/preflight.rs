@@ -11,7 +11,7 @@ use apply::{
     preflight::{self, Check, Findings, Input, ownership},
 };
 use cluster::Cluster;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, ResourceExt as _,
     api::{Patch, PatchParams},
@@ -29,7 +29,7 @@ use provisioner::{
 use serde_json::{Value, json};
 use tests::assert_has;
 
-use crate::support::{self, SYSTEM, delete, merge, unique, world};
+use crate::support::{self, SYSTEM, delete, unique, world};
 
 /// A bundle whose installation is checked.
 pub(crate) struct Case {
@@ -149,7 +149,8 @@ async fn objects_of_other_owners_are_reported_together() {
         world.apply(&config(namespace, name, &metadata)).await;
     }
     // The state of an object that an instance has released.
-    let let_go = Patch::Apply(config(namespace, "let-go", &json!({})));
+    let annotations = json!({"annotations": {labels::ADOPT: "former"}});
+    let let_go = Patch::Apply(config(namespace, "let-go", &annotations));
     let api = Api::<ConfigMap>::namespaced(world.client(), namespace);
     let params = PatchParams::apply("rukpak");
     api.patch("let-go", &params, &let_go).await.unwrap();
@@ -187,41 +188,4 @@ async fn objects_of_other_owners_are_reported_together() {
     let taken = taken.unwrap();
     tests::assert_rows!(taken.keys().map(|identity| identity.name.as_str()).collect::<Vec<_>>() => ["free", "orphan", "other"]);
     delete::<BundleInstance>(&world.api(), &other).await;
-}
-
-#[tokio::test]
-async fn namespaces_exist_or_are_bundled() {
-    let world = world().await;
-    let missing = unique("missing");
-    let brought = unique("brought");
-    let ending = world.cluster.temp_namespace("ending").await.unwrap();
-    let finalizer = json!({"finalizers": ["tests.rukpak.io/hold"]});
-    let held = config(ending.name(), "held", &finalizer);
-    world.apply(&held).await;
-    delete::<Namespace>(&world.api(), ending.name()).await;
-
-    let objects = [
-        config(&missing, "a", &json!({})),
-        support::namespace_object(&brought),
-        config(&brought, "a", &json!({})),
-        config(ending.name(), "a", &json!({})),
-    ];
-    let found = Case::new(world.cluster, &missing, &objects).run().await;
-    let mut expected = [
-        format!(
-            "namespace {:?} is being deleted, and ConfigMap {ending}/a would be created in it: create it again after \
-             the deletion; the installation then continues automatically",
-            ending.name()
-        ),
-        format!(
-            "namespace {missing:?} does not exist and is not part of the bundle, but ConfigMap {missing}/a would be \
-             created in it: create it; the installation then continues automatically"
-        ),
-    ];
-    expected.sort();
-    assert_eq!(messages(&found, Check::Namespace), expected);
-    assert_eq!(found.problems.len(), expected.len(), "{found:#?}");
-
-    let held = Api::<ConfigMap>::namespaced(world.client(), ending.name());
-    merge(&held, "held", &json!({"metadata": {"finalizers": null}})).await;
 }

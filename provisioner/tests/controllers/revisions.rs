@@ -32,7 +32,6 @@ use manifests::api::{
     bundle_instance::{BundleInstance, RevisionState, Rollback},
     labels,
 };
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tests::assert_has;
 use tokio::{
@@ -119,7 +118,6 @@ impl<'w> Fixture<'w> {
         crds.get(&self.crd_name()).await.unwrap()
     }
 
-    /// Returns a Deployment without pods.
     fn web(&self, app: &str) -> Value {
         let labels = json!({"app": app});
         let pod = json!({"containers": [{"name": "main", "image": "example.com/web:1"}]});
@@ -129,7 +127,6 @@ impl<'w> Fixture<'w> {
         tests::with!(web => |web| web["metadata"]["labels"] = json!({"version": "1"}))
     }
 
-    /// Publishes a plain bundle, and returns its BundleInstance.
     async fn declare(&self, objects: &[Value]) -> BundleInstance {
         let tag = format!("{}:v1", self.name);
         let pushed = self.world.push(&tag, &plain(objects)).await;
@@ -156,7 +153,6 @@ impl<'w> Fixture<'w> {
         self.create(self.declare(objects).await).await
     }
 
-    /// Creates a BundleInstance, and waits until the installation is healthy.
     async fn create(&self, declared: BundleInstance) -> BundleInstance {
         self.world.create(&declared).await;
         self.wait("Healthy", "True").await
@@ -169,8 +165,8 @@ impl<'w> Fixture<'w> {
     async fn upgrade(&self, tag: &str, objects: &[Value]) {
         let tag = format!("{}:{tag}", self.name);
         let source = image(&self.world.push(&tag, &plain(objects)).await);
-        self.change(json!({"template": {"spec": {"source": source}}}))
-            .await;
+        let template = json!({"template": {"spec": {"source": source}}});
+        self.change(template).await;
     }
 
     fn instances(&self) -> Api<BundleInstance> {
@@ -213,13 +209,11 @@ impl<'w> Fixture<'w> {
             let revisions = self.read().await.status.unwrap_or_default().revisions;
             revisions.last().map(|newest| (newest.number, newest.state))
         };
-        becomes(&format!("active revision {number}"), newest, |newest| {
-            *newest == Some((number, RevisionState::Active))
-        })
-        .await;
+        let active = Some((number, RevisionState::Active));
+        let description = format!("active revision {number}");
+        becomes(&description, newest, |newest| *newest == active).await;
     }
 
-    /// The text of a ConfigMap, `None` if the ConfigMap does not exist.
     async fn text(&self, name: &str) -> Option<String> {
         let found = self.maps().get_opt(name).await.unwrap()?;
         found.data?.remove("text")
@@ -251,7 +245,6 @@ impl<'w> Fixture<'w> {
         support::wait_part(self.maps(), name, part).await;
     }
 
-    /// Reports the status of a Widget, as an operator does.
     async fn observe(&self, name: &str, status: Value) {
         merge_status(&self.widgets(), name, &json!({"status": status})).await;
     }

@@ -56,9 +56,9 @@ pub(crate) use bundles::{
 pub(crate) use faulty_apiserver::{Fault, Relay};
 pub(crate) use kubelet::Kubelet;
 pub(crate) use objects::{
-    account, account_object, apply, bind_role, catalog_source, create, custom_resources, define,
-    delete, list, listable, merge, merge_status, namespace_object, node_object, notes, notes_about,
-    patch_as, quota, user,
+    ApiObject, account, account_object, apply, bind_role, catalog_source, create, custom_resources,
+    define, delete, list, listable, merge, merge_status, namespace_object, node_object, notes,
+    notes_about, patch_as, quota, user,
 };
 pub(crate) use permissions::{
     bind, grant, install_rights, kubeconfig_of, own_kubeconfig, service_account, token,
@@ -89,7 +89,6 @@ pub(crate) async fn world() -> &'static World {
     WORLD.get_or_init(World::new).await
 }
 
-/// Returns the world, with a running provisioner.
 pub(crate) async fn running() -> &'static World {
     let world = world().await;
     world.provisioner().await;
@@ -149,12 +148,10 @@ impl World {
         apply(self.cluster, object).await;
     }
 
-    /// Creates a Bundle of class `plain` or `registry`.
     pub(crate) async fn bundle(&self, name: &str, class: &str, source: BundleSource) -> Bundle {
         create(&self.api(), &bundle(name, class, source)).await
     }
 
-    /// Creates a BundleInstance of class `plain` or `registry`.
     pub(crate) async fn instance(
         &self,
         name: &str,
@@ -168,7 +165,6 @@ impl World {
         create(&self.api(), instance).await
     }
 
-    /// Removes a BundleInstance, and waits until the instance does not exist.
     pub(crate) async fn uninstall(&self, name: &str) {
         let api: Api<BundleInstance> = self.api();
         delete(&api, name).await;
@@ -198,12 +194,10 @@ impl World {
         wait_for(self.api(), name, &format!("{kind}: {parts:?}"), reports).await
     }
 
-    /// Waits until a BundleInstance has a condition with this status, and returns the instance.
     pub(crate) async fn wait_instance(&self, name: &str, ty: &str, status: &str) -> BundleInstance {
         wait_status(self.api(), name, [ty, status]).await
     }
 
-    /// Waits until a Bundle has a condition with this status, and returns the Bundle.
     pub(crate) async fn wait_bundle(&self, name: &str, type_: &str, status: &str) -> Bundle {
         wait_status(self.api(), name, [type_, status]).await
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use cluster::Cluster;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api,
@@ -23,36 +22,32 @@ use crate::{
 
 const API_REQUEST_COUNT: &str = "apirequestcounts.apiserver.openshift.io";
 
-/// Adds counts of calls of an account to APIs that later versions remove.
-async fn count(cluster: &Cluster, account: &str) {
+// parity: max-21
+#[tokio::test]
+async fn counted_calls_are_followed() {
+    let cluster = without_controllers().await;
+    prepare(&cluster).await;
+    // An account calls APIs that later versions remove.
     let file = "apiserver/v1/zz_generated.crd-manifests/kube-apiserver_apirequestcounts.crd.yaml";
-    define(cluster, &crd((API_REQUEST_COUNT, file))).await;
+    define(&cluster, &crd((API_REQUEST_COUNT, file))).await;
     let kind = GroupVersionKind::gvk("apiserver.openshift.io", "v1", "APIRequestCount");
     let resource = ApiResource::from_gvk(&kind);
     let api: Api<DynamicObject> = Api::all_with(cluster.client().unwrap(), &resource);
     // More than one page.
     for number in 0..30 {
         let name = format!("servicecidrs.v1beta{number}.networking.k8s.io");
-        let user = json!({"username": format!("system:serviceaccount:{account}"), "userAgent": "x", "requestCount": 3,
+        let user = json!({"username": "system:serviceaccount:default:tide", "userAgent": "x", "requestCount": 3,
             "byVerb": [{"verb": "get", "requestCount": 3}]});
         let hour = json!({"requestCount": 3, "byNode": [{"nodeName": "10.0.0.1", "requestCount": 3, "byUser": [user]}]});
         let removed = if number == 29 { "1.37" } else { "1.38" };
         let object = json!({"apiVersion": "apiserver.openshift.io/v1", "kind": "APIRequestCount", "metadata": {"name": name},
             "spec": {"numberOfUsersToReport": 10}});
-        apply(cluster, &object).await;
+        apply(&cluster, &object).await;
         let status = json!({
             "conditions": [], "removedInRelease": removed, "requestCount": 3, "currentHour": hour, "last24h": [hour],
         });
         merge_status(&api, &name, &json!({"status": status})).await;
     }
-}
-
-// parity: max-21
-#[tokio::test]
-async fn counted_calls_are_followed() {
-    let cluster = without_controllers().await;
-    prepare(&cluster).await;
-    count(&cluster, "default:tide").await;
     let (config, dir) = (cluster.config().clone(), tempfile::tempdir().unwrap());
     let ctx = context(config, dir.path(), None, settings());
     let stop = CancellationToken::new();

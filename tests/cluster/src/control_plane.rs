@@ -27,7 +27,6 @@ pub(crate) struct ControlPlane {
     pub(crate) etcd: SocketAddr,
     pub(crate) config: Config,
     pub(crate) kubeconfig: PathBuf,
-    pub(crate) controllers: Controllers,
 }
 
 /// Starts a control plane on free ports. Another process can take a port before its server does; then the start is retried.
@@ -70,22 +69,21 @@ async fn start_once(tools: &Tools, options: &Options) -> Result<ControlPlane> {
     let config = read_kubeconfig(&kubeconfig).await?;
     ready(&run, &config).await?;
 
-    let mut controllers = options.controllers;
-    if controllers == Controllers::On && !tools.has("kube-controller-manager") {
-        let tools = tools.dir().display();
-        eprintln!("cluster: no kube-controller-manager in {tools}: starting without");
-        controllers = Controllers::Off;
-    }
-    if controllers == Controllers::On {
-        let program = tools.path("kube-controller-manager")?;
-        run.spawn("kube-controller-manager", &program, &controllers_args(&dir))?;
+    if options.controllers == Controllers::On {
+        const CONTROLLERS: &str = "kube-controller-manager";
+        if tools.has(CONTROLLERS) {
+            let program = tools.path(CONTROLLERS)?;
+            run.spawn(CONTROLLERS, &program, &controllers_args(&dir))?;
+        } else {
+            let tools = tools.dir().display();
+            eprintln!("cluster: no {CONTROLLERS} in {tools}: starting without");
+        }
     }
     Ok(ControlPlane {
         run,
         etcd,
         config,
         kubeconfig,
-        controllers,
     })
 }
 

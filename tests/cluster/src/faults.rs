@@ -8,10 +8,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use serde_json::{Value, json};
 
-use crate::{Cluster, Error, Result, control_plane, sandbox};
+use crate::{Cluster, Error, Result, control_plane, pool, sandbox};
 
 /// A program of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,28 +86,12 @@ impl Cluster {
     /// Raises or clears the etcd alarm `NOSPACE`: etcd denies writes, as if its database had reached the quota, and still
     /// permits reads and deletions.
     pub async fn fill_etcd(&self, is_full: bool) -> Result<()> {
-        const ALARM: &str = "set the alarm of etcd";
         self.is_altered.store(true, Ordering::Relaxed);
         let action = if is_full { "ACTIVATE" } else { "DEACTIVATE" };
-        let body = format!(r#"{{"action":"{action}","memberID":"0","alarm":"NOSPACE"}}"#);
-        let request = format!(
-            "POST /v3/maintenance/alarm HTTP/1.1\r\nHost: etcd\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-            body.len()
-        );
-        let etcd = self.etcd()?;
-        let exchange = async {
-            let mut stream = TcpStream::connect(etcd).await?;
-            stream.write_all(request.as_bytes()).await?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await?;
-            Ok::<_, io::Error>(answer)
-        };
-        let answer: String = exchange.await.map_err(Error::io(ALARM))?;
-        if answer.starts_with("HTTP/1.1 200") {
-            return Ok(());
-        }
-        Err(Error::io(ALARM)(io::Error::other(answer)))
+        let body = json!({"action": action, "memberID": "0", "alarm": "NOSPACE"});
+        let etcd = pool::etcd(self)?;
+        let answer = pool::post::<Value>(&etcd, "maintenance/alarm", &body);
+        answer.await.map(drop)
     }
 
     /// Returns the address of etcd, which uses neither TLS nor passwords.

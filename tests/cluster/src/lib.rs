@@ -74,9 +74,7 @@ pub struct Cluster {
     config: Config,
     kubeconfig: PathBuf,
     kinds: Kinds,
-    controllers: Controllers,
-    /// The directory with the programs; `None` if another process started the cluster.
-    tools: Option<PathBuf>,
+    /// The directories with programs, first the one with kubectl; none if another process started the cluster.
     programs: Vec<PathBuf>,
     run: Option<Run>,
     /// The address of etcd; `None` if another process started the cluster.
@@ -161,8 +159,6 @@ impl Cluster {
             programs.extend(node::start(&mut plane).await?);
         }
         Ok(Self {
-            controllers: plane.controllers,
-            tools: Some(tools.dir().to_owned()),
             programs,
             run: Some(plane.run),
             etcd: Some(plane.etcd),
@@ -176,8 +172,6 @@ impl Cluster {
             config,
             kubeconfig,
             kinds: Kinds::default(),
-            controllers: Controllers::On,
-            tools: None,
             programs: Vec::new(),
             run: None,
             etcd: None,
@@ -212,7 +206,7 @@ impl Cluster {
 
     /// Returns the directory with kubectl and the other programs; `None` if another process started the cluster.
     pub fn tools(&self) -> Option<&Path> {
-        self.tools.as_deref()
+        self.programs.first().map(PathBuf::as_path)
     }
 
     /// Returns all directories with programs of this cluster, for a `PATH`; with a node, also those with programs like `ctr`.
@@ -223,11 +217,6 @@ impl Cluster {
     /// Returns the temporary directory with the control plane's logs; `None` if another process started the cluster.
     pub fn dir(&self) -> Option<&Path> {
         self.run.as_ref().map(Run::dir)
-    }
-
-    /// Reports whether the controllers of Kubernetes run in this cluster.
-    pub fn controllers(&self) -> Controllers {
-        self.controllers
     }
 
     pub(crate) fn is_altered(&self) -> bool {

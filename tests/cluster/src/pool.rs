@@ -118,24 +118,19 @@ impl Pool {
     ) -> Result<Lease> {
         let permit = self.places.acquire().await;
         let permit = permit.map_err(|_| Error::NotStarted("a pool that is closed"))?;
-        let mut plane = None;
-        while plane.is_none() {
-            let Some(mut free) = self.free.lock().pop() else {
-                break;
+        let plane = loop {
+            let free = self.free.lock().pop();
+            let Some(mut free) = free else {
+                break self.start(prepare).await?;
             };
             let is_restored = restore(&mut free).await.unwrap_or_else(|error| {
                 eprintln!("cluster: failed to restore a control plane; starting another: {error}");
                 false
             });
             if is_restored {
-                plane = Some(free);
-            } else {
-                discard(free.cluster).await;
+                break free;
             }
-        }
-        let plane = match plane {
-            Some(plane) => plane,
-            None => self.start(prepare).await?,
+            discard(free.cluster).await;
         };
         Ok(Lease {
             pool: self,
@@ -270,7 +265,7 @@ async fn restore(plane: &mut Plane) -> Result<bool> {
     }
     let range = ["/registry/events/", "/registry/events0"].map(|key| ByteString(key.into()));
     let body = json!({"key": range[0], "range_end": range[1]});
-    post::<WriteResponse>(&etcd, "deleterange", &body).await?;
+    post::<WriteResponse>(&etcd, "kv/deleterange", &body).await?;
     let client = cluster.client()?;
     for name in &removed {
         while is_served(&client, name).await {
@@ -293,7 +288,7 @@ async fn write_back(etcd: &Client, snapshot: &mut Snapshot, entries: &[Entry]) -
     for (key, (value, revision)) in &mut snapshot.0 {
         if revisions.get(key.as_slice()) != Some(&revision.as_str()) {
             let body = json!({"key": ByteString(key.clone()), "value": value});
-            let response: WriteResponse = post(etcd, "put", &body).await?;
+            let response: WriteResponse = post(etcd, "kv/put", &body).await?;
             *revision = response.header.revision;
         }
     }
@@ -304,7 +299,7 @@ async fn delete(etcd: &Client, keys: &[Vec<u8>]) -> Result<()> {
     stream::iter(keys.iter().cloned())
         .map(|key| async move {
             let body = json!({"key": ByteString(key)});
-            post::<WriteResponse>(etcd, "deleterange", &body).await
+            post::<WriteResponse>(etcd, "kv/deleterange", &body).await
         })
         .buffered(MAX_CONCURRENT_WRITES)
         .try_for_each(async |_| Ok(()))
@@ -357,7 +352,7 @@ fn is_left_alone(key: &[u8]) -> bool {
     is_stand_in || prefixes.iter().any(|prefix| key.starts_with(prefix))
 }
 
-fn etcd(cluster: &Cluster) -> Result<Client> {
+pub(crate) fn etcd(cluster: &Cluster) -> Result<Client> {
     let url = format!("http://{}", cluster.etcd()?);
     let url = url.parse().map_err(|_| Error::NotStarted("etcd"))?;
     control_plane::client(&Config::new(url))
@@ -366,18 +361,23 @@ fn etcd(cluster: &Cluster) -> Result<Client> {
 async fn scan(etcd: &Client, keys_only: bool) -> Result<Vec<Entry>> {
     let [key, end] = ["/registry/", "/registry0"].map(|key| ByteString(key.into()));
     let body = json!({"key": key, "range_end": end, "keys_only": keys_only});
-    let response: RangeResponse = post(etcd, "range", &body).await?;
+    let response: RangeResponse = post(etcd, "kv/range", &body).await?;
     Ok(response.kvs)
 }
 
-async fn post<T: DeserializeOwned>(etcd: &Client, verb: &str, body: &Value) -> Result<T> {
-    let path = format!("/v3/kv/{verb}");
+/// Calls a method of etcd's JSON API.
+pub(crate) async fn post<T: DeserializeOwned>(
+    etcd: &Client,
+    method: &str,
+    body: &Value,
+) -> Result<T> {
+    let path = format!("/v3/{method}");
     let request = Request::new(&path).create(&PostParams::default(), body.to_string().into());
     let response = match request {
         Ok(request) => etcd.request(request).await,
         Err(error) => Err(kube::Error::BuildRequest(error)),
     };
-    response.map_err(Error::api(format!("{verb} keys of etcd")))
+    response.map_err(Error::api(format!("call {method} of etcd")))
 }
 
 fn timed_out(expectation: String) -> Error {

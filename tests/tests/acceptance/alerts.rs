@@ -1,21 +1,14 @@
 //! The alerts: promtool accepts them, matching series fire them, and their runbooks explain them.
 
-use std::{
-    fs,
-    process::{Command, Output},
-};
+use std::{fs, process::Command};
 
 use manifests::yaml;
 use serde_json::{Value, json};
-use tests::{assert_has, root};
+use tests::{Run, assert_has, root};
 
-fn promtool(args: &[&str]) -> Output {
-    Command::new("promtool").args(args).output().unwrap()
-}
-
-fn output_text(output: &Output) -> String {
-    let [out, error] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
-    format!("{out}{error}")
+fn promtool(args: &[&str]) -> Run {
+    let output = Command::new("promtool").args(args).output();
+    output.unwrap().into()
 }
 
 /// The groups of the only PrometheusRule in a file, in the form that Prometheus reads.
@@ -49,10 +42,8 @@ fn promtool_accepts_the_alerts_and_rejects_broken_ones() {
     };
     for (path, namespace) in FILES {
         let mut groups = groups(path);
-        let found = check(&groups);
-        assert!(found.status.success(), "{path}: {}", output_text(&found));
-        let count = rules(&groups).len();
-        assert_has(output_text(&found), &format!("{count} rules found"));
+        let found = check(&groups).exits(0);
+        found.out_has(format!("{} rules found", rules(&groups).len()));
         for rule in rules(&groups) {
             let expression = rule["expr"].as_str().unwrap();
             assert_has(expression, &format!("namespace=\"{namespace}\""));
@@ -61,7 +52,7 @@ fn promtool_accepts_the_alerts_and_rejects_broken_ones() {
             let right = groups["groups"][0]["rules"][1][field].take();
             groups["groups"][0]["rules"][1][field] = wrong.into();
             let found = check(&groups);
-            assert!(!found.status.success(), "{field}: {}", output_text(&found));
+            assert_ne!(found.code, Some(0), "{field}: {found:?}");
             groups["groups"][0]["rules"][1][field] = right;
         }
     }
@@ -216,8 +207,7 @@ fn every_alert_fires_after_its_delay_and_not_before() {
     let document = json!({"rule_files": [file], "evaluation_interval": "1m", "tests": cases});
     let test = dir.path().join("test.yaml");
     fs::write(&test, document.to_string()).unwrap();
-    let found = promtool(&["test", "rules", test.to_str().unwrap()]);
-    assert!(found.status.success(), "{}", output_text(&found));
+    promtool(&["test", "rules", test.to_str().unwrap()]).exits(0);
 }
 
 #[test]

@@ -13,12 +13,12 @@ use catalog::registry::{Client, ClientLimits};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Service;
 use kube::Api;
-use manifests::api::catalog_source::{CatalogSource, CatalogSourceStatus};
+use manifests::api::catalog_source::CatalogSource;
 use serde_json::{Value, json};
 
 use super::{
     day_0::{self, Listed, MARKETPLACE},
-    environment::{SYSTEM, World, kubectl, world},
+    environment::{SYSTEM, World, world},
     wait,
 };
 
@@ -32,13 +32,6 @@ pub(crate) fn publish(image: &str, package: &'static str, versions: &[&'static s
     });
     let listed: Vec<Listed> = listed.collect();
     day_0::catalog_image(image, &listed.iter().collect::<Vec<_>>())
-}
-
-/// Grants the provisioner a role in the marketplace, as documented.
-pub(crate) fn permit(world: &World, binding: &str, role: &str) {
-    let account = "rukpak-system:provisioner";
-    let binding = format!("rolebinding {binding} --clusterrole={role} --serviceaccount={account}");
-    kubectl(world.cluster, &format!("create {binding} -n {MARKETPLACE}"));
 }
 
 pub(crate) fn source(namespace: &str, name: &str, spec: &Value) -> Value {
@@ -71,24 +64,16 @@ impl World {
         wait::equal(expected, async || listed(&services, service).await).await;
     }
 
-    pub(crate) async fn wait_source_status(
-        &self,
-        namespace: &str,
-        name: &str,
-        expectation: &str,
-        expected: impl Fn(&CatalogSourceStatus) -> bool,
-    ) -> CatalogSource {
-        let is_expected = |source: &CatalogSource| source.status.as_ref().is_some_and(&expected);
-        let sources = self.sources(namespace);
-        wait::until_within(wait::LONG_TIMEOUT, sources, name, expectation, is_expected).await
-    }
-
     /// Waits until a CatalogSource reports that it is served at this address.
     pub(crate) async fn served_at(&self, namespace: &str, name: &str, address: &str) {
-        self.wait_source_status(namespace, name, &format!("served at {address}"), |status| {
-            let state = status.connection_state.as_ref();
-            let state = state.map(|state| (&*state.last_observed_state, state.address.as_deref()));
-            status.message.is_none() && state == Some(("READY", Some(address)))
+        let (sources, expectation) = (self.sources(namespace), format!("served at {address}"));
+        wait::until_within(wait::LONG_TIMEOUT, sources, name, &expectation, |source| {
+            source.status.as_ref().is_some_and(|status| {
+                let state = status.connection_state.as_ref();
+                let state =
+                    state.map(|state| (&*state.last_observed_state, state.address.as_deref()));
+                status.message.is_none() && state == Some(("READY", Some(address)))
+            })
         })
         .await;
     }

@@ -44,10 +44,6 @@ impl Receiver {
         }
     }
 
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}/content/x", self.host)
-    }
-
     /// Returns the numbers of files of content and of uploads in the store.
     pub(crate) fn file_counts(&self) -> (usize, usize) {
         let count = |path: &Path| fs::read_dir(path).unwrap().count();

@@ -23,7 +23,7 @@ async fn only_certificates_of_trusted_cas_are_accepted() {
         let (bundle, roots) = (bundle(), roots.text());
         let tls = own.server(&[name.raw()], |_| {});
         let receiver = Receiver::new(ReceiveOptions::default(), Some(tls)).await;
-        let url = receiver.url().replace("http:", "https:");
+        let url = format!("https://{}/content/x", receiver.host);
         let mut run = Run::from_to(bundle.path(), &url).args(["--tries", "1"]);
         if roots.is_empty() {
             let path = bundle.path().join("roots.pem");

@@ -13,13 +13,7 @@ impl<R: Read> Read for Counted<R> {
 }
 
 /// Repeats the same bytes: gzip members form one stream, so this decompresses without end.
-pub(crate) struct Endless(pub(crate) Vec<u8>, pub(crate) usize);
-
-impl Endless {
-    pub(crate) fn new(bytes: Vec<u8>) -> Self {
-        Self(bytes, 0)
-    }
-}
+struct Endless(Vec<u8>, usize);
 
 impl Read for Endless {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -29,14 +23,9 @@ impl Read for Endless {
     }
 }
 
-/// Checks the error message and the maximum number of bytes read.
-#[track_caller]
-fn assert_rejected(reader: impl Read, options: &Options, expected: &str, most: u64) {
-    let mut counted = Counted(reader, 0);
-    let error = stream(&mut counted, options).unwrap_err();
-    let text = chain(&error);
-    assert_rows!((error.is_terminal() || matches!(error, Error::Truncated { .. })) && text.contains(expected) => true, "{text}");
-    assert!(counted.1 <= most, "{} bytes read: {text}", counted.1);
+/// Returns a reader of bytes, and then of others without end.
+pub(crate) fn chained(start: Vec<u8>, endless: Vec<u8>) -> Box<dyn Read> {
+    Box::new(io::Cursor::new(start).chain(Endless(endless, 0)))
 }
 
 fn limited(total: u64, entries: usize) -> Options {
@@ -44,70 +33,52 @@ fn limited(total: u64, entries: usize) -> Options {
 }
 
 #[test]
-fn ten_gigabytes_of_zeros_are_rejected_at_the_file_limit() {
-    let options = Options::default();
-    let header = tar().entry(b'0', b"bomb", 10 << 30, b"").open();
-    let text = "file \"bomb\" is larger than the limit of 16777216 bytes";
-    let plain = header.as_slice().chain(io::repeat(0));
-    assert_rejected(plain, &options, text, (16 << 20) + 1024);
-    let (start, zeros) = (gzip(&header), Endless::new(gzip(&vec![0; 1 << 20])));
-    assert_rejected(start.as_slice().chain(zeros), &options, text, 256 << 10);
-}
-
-#[test]
-fn many_files_are_rejected_at_the_limit_of_all_files() {
-    let mut files = tar();
-    for number in 1..75 {
-        files = files.with(b'0', &number.to_string(), &vec![b'x'; 600_000]);
-    }
-    let text = "content is larger than the limit of 33554432 bytes (reached in \"56\")";
-    let files = files.open();
-    assert!(files.len() > 40 << 20);
-    assert_rejected(&*files, &Options::default(), text, (32 << 20) + (1 << 20));
-}
-
-#[test]
-fn unselected_and_trailing_bombs_end_at_the_stream_limit() {
-    let options = with!(limited(1 << 20, 1000) => select: only(&["manifests"]));
-    let limit = options.stream_limit();
-    let text = format!("more than {limit} bytes");
-    let bomb = tar().entry(b'0', b"bomb", 10 << 30, b"").open();
-    for start in [bomb, tar().file("a", "").end()] {
-        let plain = start.as_slice().chain(io::repeat(0));
-        assert_rejected(plain, &options, &text, limit + (64 << 10));
-        let (compressed, zeros) = (gzip(&start), Endless::new(gzip(&vec![0; 1 << 20])));
-        let compressed = compressed.as_slice().chain(zeros);
-        assert_rejected(compressed, &options, &text, 256 << 10);
-    }
-}
-
-#[test]
-fn headers_that_claim_gigabytes_are_rejected_unread() {
+fn bombs_are_rejected_at_the_limits() {
+    let (default, small) = (Options::default(), limited(1 << 20, 10_000));
+    let (tiny, selected) = (
+        limited(1 << 10, 100),
+        with!(limited(1 << 20, 1000) => select: only(&["manifests"])),
+    );
+    let zeros = || vec![0; 1 << 20];
+    let bomb = || tar().entry(b'0', b"bomb", 10 << 30, b"").open();
+    let end = || tar().file("a", "").end();
+    let file = "file \"bomb\" is larger than the limit of 16777216 bytes";
+    let limit = selected.stream_limit();
+    let unselected = format!("more than {limit} bytes");
+    let claim = |kind| {
+        let header = tar().entry(kind, b"claim", 8 << 30, b"");
+        chained(header.open(), vec![b'a'; 1 << 10])
+    };
     let name = "exceeds the limit of 1024 bytes; shorten it or raise --max-path-length";
     let extended = "an extended header of more than 1 MiB";
-    for (kind, expected, most) in [
-        (b'L', name, 4096),
-        (b'K', extended, 1024),
-        (b'x', extended, 1024),
-        (b'g', extended, 1024),
+    let numbered = |tar: Tar, number: u8| tar.with(b'0', &number.to_string(), &vec![b'x'; 600_000]);
+    let many = (1..75).fold(tar(), numbered).open();
+    assert!(many.len() > 40 << 20);
+    let directory = tar().with(b'5', "a/", b"").open();
+    let global = tar().pax(b'g', &[("comment", "x")]).open();
+    // The reader, the options, the error message, and the maximum number of bytes read.
+    for (reader, options, expected, most) in tests::rows![
+        chained(bomb(), zeros()), &default, file => (16 << 20) + 1024;
+        chained(gzip(&bomb()), gzip(&zeros())), &default, file => 256 << 10;
+        chained(many, zeros()), &default, "content is larger than the limit of 33554432 bytes (reached in \"56\")" => 33 << 20;
+        // Files that are not selected, and bytes after the end.
+        chained(bomb(), zeros()), &selected, &unselected => limit + (64 << 10);
+        chained(gzip(&bomb()), gzip(&zeros())), &selected, &unselected => 256 << 10;
+        chained(end(), zeros()), &selected, &unselected => limit + (64 << 10);
+        chained(gzip(&end()), gzip(&zeros())), &selected, &unselected => 256 << 10;
+        claim(b'L'), &default, name => 4096;
+        claim(b'K'), &default, extended => 1024;
+        claim(b'x'), &default, extended => 1024;
+        claim(b'g'), &default, extended => 1024;
+        chained(Vec::new(), directory), &default, "more than 10000 entries" => 10_001 * 512;
+        chained(Vec::new(), global), &small, "including headers and skipped entries" => u64::MAX;
+        chained(Vec::new(), gzip(b"")), &tiny, "the archive has more than 413696 bytes" => tiny.stream_limit() + (64 << 10);
     ] {
-        let header = tar().entry(kind, b"claim", 8 << 30, b"").open();
-        let claim = header.as_slice().chain(io::repeat(b'a'));
-        assert_rejected(claim, &Options::default(), expected, most);
+        let mut counted = Counted(reader, 0);
+        let error = stream(&mut counted, options).unwrap_err();
+        let text = chain(&error);
+        let is_rejected = error.is_terminal() || matches!(error, Error::Truncated { .. });
+        assert!(is_rejected && text.contains(expected), "{expected}: {text}");
+        assert!(counted.1 <= most, "{} bytes read: {text}", counted.1);
     }
-}
-
-#[test]
-fn endless_entries_headers_and_gzip_members_are_rejected() {
-    let directory = Endless::new(tar().with(b'5', "a/", b"").open());
-    let text = "more than 10000 entries";
-    assert_rejected(directory, &Options::default(), text, 10_001 * 512);
-    let options = limited(1 << 20, Options::default().limits.entries);
-    let global = Endless::new(tar().pax(b'g', &[("comment", "x")]).open());
-    let text = "including headers and skipped entries";
-    assert_rejected(global, &options, text, u64::MAX);
-    let options = limited(1 << 10, 100);
-    let text = "the archive has more than 413696 bytes";
-    let most = options.stream_limit() + (64 << 10);
-    assert_rejected(Endless::new(gzip(b"")), &options, text, most);
 }

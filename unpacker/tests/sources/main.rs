@@ -36,7 +36,7 @@ use unpacker::{
     stream, stream_tree,
 };
 
-use bombs::{Counted, Endless};
+use bombs::{Counted, chained};
 
 fn listed(content: &Content) -> Vec<(&str, &str)> {
     let text = |bytes| std::str::from_utf8(bytes).unwrap();

@@ -2,10 +2,6 @@
 
 use crate::*;
 
-fn source(text: &str) -> Source {
-    Source::parse(text, |_| false).unwrap()
-}
-
 /// Reads `basic=NAME:PASSWORD`, `pull-secret=REGISTRY:FIELD:VALUE` and `key=KEY:PASSPHRASE`.
 fn access(settings: &Cell) -> Access {
     let mut access = Access::default();
@@ -76,7 +72,8 @@ fn keys_distinguish_sources_credentials_selections_and_stores() {
         if settings.has("selection") {
             options.select = Selection::Only(vec!["a".to_owned()]);
         }
-        let key = store.key(&source(&text.text()), &options, &access(settings));
+        let source = Source::parse(&text.text(), |_| false).unwrap();
+        let key = store.key(&source, &options, &access(settings));
         let key = key.map(|key| format!("{key:?}"));
         let mut keys = keys.borrow_mut();
         keys.push(key.clone());

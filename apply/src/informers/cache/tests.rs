@@ -58,8 +58,7 @@ const B: &str = "00000000000b";
 fn two_instances() -> Two {
     let mut cache = InformerCache::default();
     let objects = desired(&[(CONFIG_MAP, "till-a"), (CONFIG_MAP, "till-b")]);
-    let change = cache.set_watched("till", None, &objects);
-    let [scope] = <[_; 1]>::try_from(change.started).unwrap();
+    let [scope] = <[_; 1]>::try_from(cache.set_watched("till", None, &objects).started).unwrap();
     let change = cache.set_watched("shelf", None, &desired(&[(CONFIG_MAP, "shelf-a")]));
     assert_rows!(change => Change::default(), "the watch of the first serves the second");
     let listing = vec![
@@ -121,8 +120,7 @@ fn each_kind_is_watched_once_while_it_is_desired() {
         assert_eq!(cache.set_watched(name, None, objects), Change::default());
     }
     let change = cache.set_watched("shelf", None, &one);
-    let stopped = change.stopped.iter().map(|scope| &*scope.resource.kind);
-    assert_eq!(stopped.collect::<Vec<_>>(), ["Deployment"]);
+    assert_rows!(change.stopped.iter().map(|scope| &*scope.resource.kind).collect::<Vec<_>>() => ["Deployment"]);
     assert_rows!(["till", "shelf", "shelf"].map(|name| cache.forget(name).len()) => [0, 1, 0]);
     assert!(cache.tables.is_empty() && cache.instances.is_empty());
 }
@@ -170,8 +168,7 @@ fn instance_wakes_when_its_last_watch_has_listed() {
     assert_eq!(cache.listed(&scopes[0], Vec::new()), wakes(&[]));
     assert_eq!(cache.view("till").unknown.len(), 1);
     assert_eq!(cache.listed(&scopes[1], Vec::new()), wakes(&["till"]));
-    let absent = objects.into_keys().collect();
-    assert_rows!(cache.view("till") => with!(InstanceView, synced: true, absent));
+    assert_rows!(cache.view("till") => with!(InstanceView, synced: true, absent: objects.into_keys().collect()));
     cache.set_watched("empty", None, &WatchedObjects::new());
     assert!(cache.view("empty").synced);
     assert_eq!(cache.view("unknown"), InstanceView::default());
@@ -195,8 +192,7 @@ fn only_relevant_changes_wake_only_their_instance() {
         two.cache.seen(&two.scope, base());
         let mut changed = base();
         change(&mut changed.1);
-        let expected: &[_] = if wakes_up { &["till"] } else { &[] };
-        assert_rows!(two.cache.seen(&two.scope, changed) => wakes(expected), "{name}");
+        assert_rows!(two.cache.seen(&two.scope, changed) => wakes(if wakes_up { &["till"] } else { &[] }), "{name}");
     }
     assert_eq!(two.observed("other", "y", 20, A), wakes(&[]));
     // Another client sets the label of the instance on its own object.

@@ -160,9 +160,8 @@ mod tests {
 
     #[test]
     fn unreadable_pattern_matches_every_text() {
-        let long = "(".repeat(1000);
         let patterns = r"(?!a) ( [ \ \B [+--] (((a{1000}){1000}){1000})".split(' ');
-        for pattern in patterns.chain([&*long]) {
+        for pattern in patterns.chain([&*"(".repeat(1000)]) {
             let compiled = Pattern::new(pattern);
             assert_rows!((compiled.is_readable(), compiled.matches("anything")) => (false, true), "{pattern}");
         }

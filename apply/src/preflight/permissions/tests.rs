@@ -65,8 +65,7 @@ fn rules_are_expanded_within_a_limit() {
         {"nonResourceURLs": ["/u"], "verbs": ["get"]}, {"verbs": ["get"]},
     ]));
     let mut left = 6;
-    let expected = permissions("a get, apps:a get, b#x get, b#y get, url:/u get");
-    assert_eq!((expand(&rules, &mut left), left), (Some(expected), 0));
+    assert_rows!((expand(&rules, &mut left), left) => (Some(permissions("a get, apps:a get, b#x get, b#y get, url:/u get")), 0));
     assert_eq!(expand(&rules, &mut 5), None);
     let list: Vec<String> = (0..100_000).map(|n| n.to_string()).collect();
     let fields = "apiGroups resources resourceNames verbs nonResourceURLs".split(' ');

@@ -54,7 +54,6 @@ fn kinds_that_may_hold_data_are_not_recreated() {
 
 #[test]
 fn objects_whose_deletion_is_unsafe_are_not_recreated() {
-    let keep = json!({"metadata": {"annotations": {labels::KEEP: "yes"}}});
     let claims =
         |policy| json!({"spec": {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": policy}}});
     let entry = |manager: &str, field: &str, keys: &[&str]| {
@@ -63,7 +62,7 @@ fn objects_whose_deletion_is_unsafe_are_not_recreated() {
     };
     let managed = |other: Value| json!({"metadata": {"managedFields": [entry(MANAGER, "f:data", &[".", "f:a", "f:b"]), other]}});
     assert_each!(|api_version, kind, more, expected| found(&object(api_version, kind, &more)) => expected;
-        "v1", "ConfigMap", keep => Some(Obstacle::Kept);
+        "v1", "ConfigMap", json!({"metadata": {"annotations": {labels::KEEP: "yes"}}}) => Some(Obstacle::Kept);
         "v1", "ConfigMap", json!({"metadata": {"labels": {labels::OWNER_NAME: "other"}}}) => Some(Obstacle::Foreign);
         "v1", "ConfigMap", json!({"metadata": {"labels": null}}) => Some(Obstacle::Foreign);
         "apps/v1", "StatefulSet", claims("Delete") => Some(Obstacle::Claims);

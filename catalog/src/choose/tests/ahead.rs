@@ -7,8 +7,7 @@ use crate::testing::{list, within};
 fn limited(channels: &[(&str, &str)], maxima: &[(&str, &str)]) -> Package {
     let mut package = package("stable", channels);
     for (name, maximum) in maxima {
-        let bundle = package.bundles.get_mut(*name).unwrap();
-        bundle.max_openshift = max_openshift(maximum);
+        package.bundles.get_mut(*name).unwrap().max_openshift = max_openshift(maximum);
     }
     package
 }
@@ -71,8 +70,7 @@ fn ahead_uses_the_followed_channel() {
     let found = ahead(&after(&installed), ChannelScope::Default, NEXT, &offers);
     assert_eq!(described(found), None);
     let range = manifests::version_range::Range::parse("<1.2.0").unwrap();
-    let request = with!(Request, range: Some(&range), channel: Some("fast"));
-    assert_eq!(self::found(&package, "1.0.0", request), None);
+    assert_rows!(self::found(&package, "1.0.0", with!(Request, range: Some(&range), channel: Some("fast"))) => None);
 }
 
 #[test]
@@ -109,14 +107,12 @@ fn unavailable_catalog_makes_ahead_unknown() {
         let found = described(ahead(&after(&installed), followed, NEXT, &offers));
         assert_rows!(found.as_deref() => expected, "{followed:?} {own:?} {offers:?}");
     }
-    let found = ahead(&Request::default(), any, NEXT, &[full]);
-    assert_eq!(described(found), None, "nothing is installed");
+    assert_rows!(described(ahead(&Request::default(), any, NEXT, &[full])) => None, "nothing is installed");
 }
 
 #[test]
 fn long_channels_take_bounded_time() {
     let entries = list(1..20_000, |n| format!("1.{n}.0<1.{}.0 ", n - 1));
     let package = limited(&[("stable", &entries)], &[]);
-    let found = within(20, || found(&package, "1.0.0", Request::default()));
-    assert!(found.is_some());
+    assert!(within(20, || found(&package, "1.0.0", Request::default())).is_some());
 }

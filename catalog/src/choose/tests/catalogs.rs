@@ -35,7 +35,6 @@ fn catalog_of_the_installed_bundle_is_authoritative() {
     let stable = |entries| package("stable", &[("stable", entries)]);
     let [chain, other, newer] = [CHAIN, "5.0.0 6.0.0<5.0.0", "1.1.0 1.9.0<1.1.0"].map(stable);
     let [leads, leads_higher] = ["1.5.0~<1.5.0", "7.0.0~<7.0.0"].map(stable);
-    let absent = answer("own", 0, CatalogAnswer::NotFound);
     for (installed_from, offers, chosen) in ::tests::rows![
         "", vec![offer("other", 9, &other), offer("known", 0, &chain)] => "upgrade 1.2.0";
         // A catalog with the bundle itself precedes one that only has an edge from it.
@@ -49,7 +48,7 @@ fn catalog_of_the_installed_bundle_is_authoritative() {
         "own", vec![offer("own", 9, &leads), offer("stale", 0, &newer)] => "upgrade 1.5.0";
         "own", vec![offer("own", 9, &other), offer("stale", 0, &newer)] => "no upgrade";
         // The own catalog offers no upgrade: another catalog is used only on request.
-        "own", vec![absent, offer("new", 0, &newer)] => "upgrade 1.9.0";
+        "own", vec![answer("own", 0, CatalogAnswer::NotFound), offer("new", 0, &newer)] => "upgrade 1.9.0";
         "own", vec![offer("new", 0, &newer)] => "upgrade 1.9.0";
     ] {
         let decision = choose(&after(&from(installed_from)), &offers);
@@ -62,34 +61,25 @@ fn catalog_of_the_installed_bundle_is_authoritative() {
     }
     // The same name with another version is another bundle.
     let odd = with!(Installed, version: Some(version("1.1.5")); ..installed("1.1.0"));
-    let decision = choose(&after(&odd), &[offer("other", 9, &other)]);
-    assert_eq!(short(&decision), "no upgrade");
+    assert_rows!(short(&choose(&after(&odd), &[offer("other", 9, &other)])) => "no upgrade");
 }
 
 #[test]
 fn dead_end_names_channels_with_an_upgrade() {
-    let channels = [
-        ("new", "2.0.0 2.1.0<2.0.0"),
-        ("a", "1.0.0"),
-        ("b", "1.1.0~<1.1.0"),
-        ("c", "3.0.0"),
-    ];
-    let package = package("new", &channels);
+    let channels = ::tests::pairs("new 2.0.0 2.1.0<2.0.0, a 1.0.0, b 1.1.0~<1.1.0, c 3.0.0");
+    let package = package("new", &channels.collect::<Vec<_>>());
     let at = installed("1.0.0");
-    for (channel, expected) in ::tests::rows![
+    let of = |channel| with!(Request, installed: Some(&at), channel);
+    assert_each!(|channel, expected| decide(&of(channel), &package).verdict => Outcome::NoUpgrade(expected.to_owned());
         None => "channel new of package foo in catalog c contains neither 1.0.0 nor an upgrade from it; set spec.channel to a \
                  channel that does: a, b";
         Some("a") => "channel a has no upgrade from 1.0.0";
-    ] {
-        let request = with!(Request, installed: Some(&at), channel);
-        assert_rows!(decide(&request, &package).verdict => Outcome::NoUpgrade(expected.to_owned()));
-    }
+    );
 }
 
 /// The bundle was installed from this catalog; an empty name if the catalog is not recorded.
 fn from(catalog: &str) -> Installed {
-    let catalog = Some(catalog.to_owned()).filter(|name| !name.is_empty());
-    with!(Installed, catalog; ..installed("1.1.0"))
+    with!(Installed, catalog: Some(catalog.to_owned()).filter(|name| !name.is_empty()); ..installed("1.1.0"))
 }
 
 #[test]
@@ -159,8 +149,7 @@ fn candidates_are_limited_to_the_requested_number() {
     // The chosen candidate is always listed.
     assert_eq!((some.candidates.len(), some.more_candidates), (11, 40));
     let mut candidates = some.candidates.iter();
-    let chosen = candidates.find(|candidate| candidate.is_chosen);
-    assert_eq!(chosen.unwrap().name, "1.0.9");
+    assert_rows!(candidates.find(|candidate| candidate.is_chosen).unwrap().name => "1.0.9");
     assert_eq!(some.candidates[..10], all.candidates[..10]);
     assert_eq!((some.verdict, some.next), (all.verdict, all.next));
 }
@@ -173,25 +162,19 @@ fn decision_lists_its_steps_and_candidates() {
     package.bundles.get_mut("1.2.0").unwrap().max_openshift = max_openshift("4.12");
     let request = with!(Request, openshift: Some("4.13.0".parse().unwrap()));
     let absent = answer("a", 1, CatalogAnswer::NotFound);
-    assert_eq!(
-        explain(&request, &[absent, offer("b", 0, &package)]).to_string(),
-        "Package foo: install 1.1.0 1.1.0 from channel stable of catalog b
+    assert_rows!(explain(&request, &[absent, offer("b", 0, &package)]).to_string() => "\
+Package foo: install 1.1.0 1.1.0 from channel stable of catalog b
   catalog a has no package foo
-  catalog b: \
-channel stable, the package's default, bundles: 4
+  catalog b: channel stable, the package's default, bundles: 4
   chose 1.1.0 1.1.0
 Bundles:
-  - 1.2.0 1.2.0 (b): requires OpenShift \
-<= 4.12 but the cluster is 4.13
-  - 1.1.1 1.1.1 (b): is skipped by a later bundle of the channel, so only upgrades from it \
-are possible
+  - 1.2.0 1.2.0 (b): requires OpenShift <= 4.12 but the cluster is 4.13
+  - 1.1.1 1.1.1 (b): is skipped by a later bundle of the channel, so only upgrades from it are possible
   * 1.1.0 1.1.0 (b): is the best eligible bundle
   - 1.0.0 1.0.0 (b): 1.1.0 is preferred
-  - 2.0.0 2.0.0 (b): \
-is not in channel stable
+  - 2.0.0 2.0.0 (b): is not in channel stable
 Next: 1.2.0 1.2.0, which requires OpenShift <= 4.12 but the cluster is 4.13
-"
-    );
+");
 }
 
 #[test]

@@ -52,6 +52,5 @@ fn override_applies_to_its_image_and_constraint_with_a_warning() {
     let mut tagged = spoil(true, false);
     tagged.bundles.get_mut("1.2.0").unwrap().image = "quay.io/foo:12".into();
     let (openshift, overrides) = (Some("4.13.2".parse().unwrap()), &[newest("12"), newest("")]);
-    let request = with!(Request, openshift, overrides);
-    assert_eq!(short(&decide(&request, &tagged)), "install 1.1.0");
+    assert_rows!(short(&decide(&with!(Request, openshift, overrides), &tagged)) => "install 1.1.0");
 }

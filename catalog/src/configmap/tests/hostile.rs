@@ -25,14 +25,12 @@ fn expansion_beyond_the_limit_is_rejected() {
     // A large CRD that many bundles own; many channels of the same long chain.
     let scope = format!("scope: {}", "x".repeat(1 << 19));
     let large = CRD.replace("scope: Namespaced", &scope);
-    let owning = list(0..1000, |at| csv(&format!("a{at}"), "1.0.0", ""));
     let replaces = |at| format!("    replaces: a{at}\n");
     let name = |at| format!("a{at}");
-    let chain = list(0..999, |at| csv(&name(at + 1), "1.0.0", &replaces(at)));
     let packages = list(0..1000, |at| channels(&format!("p{at}"), 1, &name(at)));
     assert_each!(|crds, csvs, packages, problem| read(&data(crds, &csvs, &packages)).unwrap_err() => has problem;
-        &*large, owning, packages => "more than 268435456 bytes";
-        CRD, chain, channels("p", 1000, "a999") => "channel entries";
+        &*large, list(0..1000, |at| csv(&format!("a{at}"), "1.0.0", "")), packages => "more than 268435456 bytes";
+        CRD, list(0..999, |at| csv(&name(at + 1), "1.0.0", &replaces(at))), channels("p", 1000, "a999") => "channel entries";
     );
     // YAML aliases.
     let bomb = list(0..29, |at| format!("- &a{} [*a{at}, *a{at}]\n", at + 1));
@@ -103,12 +101,10 @@ fn one_mebibyte_of_small_entries_is_a_catalog() {
 #[test]
 fn estimated_size_covers_the_read_size() {
     let quoted = |(key, text): (_, String)| (key, text.replace("stable", "'st\"\\\\able'"));
-    let quoted = three().into_iter().map(quoted).collect();
-    for data in [three(), quoted] {
+    for data in [three(), three().into_iter().map(quoted).collect()] {
         let size = read_to_the_end(&read(&data).unwrap());
         assert!(size > 1000);
-        let limits = with!(Limits, total: size - 1);
-        let error = ConfigMap::read(&data, &limits).unwrap_err();
+        let error = ConfigMap::read(&data, &with!(Limits, total: size - 1)).unwrap_err();
         assert!(matches!(error, Error::TooLarge { .. }), "{error}");
     }
 }

@@ -18,7 +18,7 @@ fn fuzz_catalogs_always_get_an_answer() {
     fuzz(3000, 0, |random| {
         let mut documents = sound();
         let entry = json!({"name": "foo.v0.3.0", "skips": ["foo.v0.2.0"], "skipRange": "<0.3.0"});
-        documents.push(beta(&json!([entry])));
+        documents.push(channel("foo", "beta", &json!([entry])));
         let deprecated =
             json!({"reference": {"schema": "olm.bundle", "name": "foo.v0.1.0"}, "message": "m"});
         documents
@@ -32,8 +32,7 @@ fn fuzz_catalogs_always_get_an_answer() {
             let at = random.below(documents.len());
             random.mutate(&mut documents[at], &mut odd);
         }
-        let is_yaml = random.below(3) == 0;
-        let format = if is_yaml { yaml } else { lines };
+        let format = if random.below(3) == 0 { yaml } else { lines };
         let mut bytes = format(&documents).into_bytes();
         // Some cases change bytes, too, so that files are truncated, malformed or not text.
         if random.below(3) == 0 {

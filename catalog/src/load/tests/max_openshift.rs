@@ -28,36 +28,23 @@ fn every_spelling_in_a_catalog_declares_max_openshift() {
     let installed = json!({"properties": list}).to_string();
     let mut documents = sound();
     documents[4][ANNOTATION] = "4.8".into();
-    let property = with(json!({"type": PROPERTY, "value": "4.8"}));
-    let mut catalogs = vec![
-        (PROPERTY.to_owned(), property),
-        ("the key".to_owned(), catalog_of(&documents)),
-    ];
-    for (annotation, text) in [
-        (ANNOTATION, "4.8".to_owned()),
-        ("olm.properties", list.to_string()),
-        ("operatorframework.io/properties", installed),
-    ] {
-        let annotations = json!({"annotations": {annotation: text}});
-        let metadata = json!({"type": "olm.csv.metadata", "value": annotations});
-        let csv = json!({"kind": "ClusterServiceVersion", "metadata": annotations});
-        let yaml = manifests::yaml::to_string(&csv).unwrap();
-        for (place, property) in ::tests::rows![
-            "the metadata" => metadata;
-            "JSON" => object(&csv.to_string());
-            "YAML" => object(&yaml);
-        ] {
-            catalogs.push((format!("{annotation} in {place}"), with(property)));
-        }
-    }
+    let annotated = |key: &str, text: &str| json!({"annotations": {key: text}});
+    let metadata = |metadata: Value| json!({"type": "olm.csv.metadata", "value": metadata});
+    let csv = |metadata: Value| json!({"kind": "ClusterServiceVersion", "metadata": metadata});
+    let yaml = csv(annotated("operatorframework.io/properties", &installed));
+    let mut catalogs = Vec::from(::tests::rows![
+        "a property" => with(json!({"type": PROPERTY, "value": "4.8"}));
+        "the key" => catalog_of(&documents);
+        "a list in the metadata" => with(metadata(annotated("olm.properties", &list.to_string())));
+        "the annotation in JSON" => with(object(&csv(annotated(ANNOTATION, "4.8")).to_string()));
+        "an installed list in YAML" => with(object(&manifests::yaml::to_string(&yaml).unwrap()));
+    ]);
     // Metadata precedes the manifest.
-    let annotated = |release: &str| json!({"annotations": {ANNOTATION: release}});
-    let csv = json!({"kind": "ClusterServiceVersion", "metadata": annotated("4.7")});
-    let metadata = json!({"type": "olm.csv.metadata", "value": annotated("4.8")});
+    let manifest = object(&csv(annotated(ANNOTATION, "4.7")).to_string());
     let mut documents = sound();
     let properties = documents[4]["properties"].as_array_mut().unwrap();
-    properties.extend([metadata, object(&csv.to_string())]);
-    catalogs.push(("metadata and a manifest".to_owned(), catalog_of(&documents)));
+    properties.extend([metadata(annotated(ANNOTATION, "4.8")), manifest]);
+    catalogs.push(("metadata and a manifest", catalog_of(&documents)));
     for (form, catalog) in catalogs {
         assert_rows!(declared(&catalog) => (Some("4.8".to_owned()), vec![]), "{form}");
     }

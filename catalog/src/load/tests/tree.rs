@@ -9,12 +9,9 @@ fn findings_are_formatted_like_opm() {
     documents[0]["defaultChannel"] = "".into();
     documents[1]["entries"][1]["replaces"] = "x".into();
     documents[4]["image"] = "".into();
-    documents.push(beta(&json!([{"name": "foo.v0.3.0"}])));
+    documents.push(channel("foo", "beta", &json!([{"name": "foo.v0.3.0"}])));
     documents.push(package("bar", "x"));
-    let catalog = catalog_of(&documents);
-    assert_eq!(
-        catalog.as_opm().unwrap(),
-        "\
+    assert_rows!(catalog_of(&documents).as_opm().unwrap() => "\
 invalid index:
 ├── invalid package \"bar\":
 │   └── invalid channel \"x\":
@@ -28,8 +25,7 @@ invalid index:
     └── invalid channel \"beta\":
         └── invalid bundle \"foo.v0.3.0\":
             └── bundle image must be set
-"
-    );
+");
     // An error that ends opm's checks is reported alone.
     documents.push(package("bar", "x"));
     assert_rows!(catalog_of(&documents).as_opm().unwrap() => "duplicate package \"bar\"");

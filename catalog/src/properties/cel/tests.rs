@@ -81,8 +81,7 @@ fn hostile_expressions_need_little_time_and_stack() {
     let thread = std::thread::Builder::new().stack_size(3 << 19);
     let checked = thread.spawn(move || {
         for text in &texts {
-            let short: String = text.chars().take(30).collect();
-            let message = check(text).expect_err(&short);
+            let message = check(text).expect_err(&text.chars().take(30).collect::<String>());
             assert!(message.chars().count() < 300, "{message}");
         }
         for text in &long {

@@ -189,14 +189,13 @@ mod tests {
     #[test]
     fn writer_stops_at_the_size_limit() {
         let dir = tempfile::tempdir().unwrap();
-        let digest = Digest([7; 32]);
         let finish = |most: u64| -> Result<PathBuf> {
             let mut writer = Writer::create(dir.path(), most)?;
             writer.manifest(&[1; 100])?;
             writer.listed(&[2; 100])?;
             let written = writer.manifests.at + writer.lists.at;
             assert!(written <= most, "{written} of {most}");
-            writer.finish(Index::default(), digest, "whole")
+            writer.finish(Index::default(), Digest([7; 32]), "whole")
         };
         let needed = (MAGIC.len() + 200 + FOOTER) as u64;
         for most in [0, 8, 100, 108, 207, 208, needed - 1] {

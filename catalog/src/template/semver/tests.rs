@@ -23,8 +23,7 @@ fn listed(versions: &str) -> Vec<ListedBundle> {
 /// Formats the default channel, and a line for each channel: `1.0.0 | 1.1.0 > 1.0.0 - 0.9.0` replaces the first and
 /// skips the second one.
 fn drawn(lists: [&str; 3], options: Channels) -> (String, Vec<String>) {
-    let lists = lists.map(listed);
-    let (default, channels) = graph("tide", &lists, options).unwrap();
+    let (default, channels) = graph("tide", &lists.map(listed), options).unwrap();
     let lines = channels.iter().map(|channel| {
         assert_eq!(channel.package, "tide");
         let entries = channel.entries.iter().flatten().map(|entry| {
@@ -37,13 +36,13 @@ fn drawn(lists: [&str; 3], options: Channels) -> (String, Vec<String>) {
         let entries = entries.collect::<Vec<_>>().join(" | ");
         format!("{}: {entries}", channel.name)
     });
-    let lines = lines.collect();
-    (default, lines)
+    (default, lines.collect())
 }
 
 #[test]
 fn channels_follow_versions() {
-    for (lists, options, default, channels) in ::tests::rows![
+    assert_each!(|lists, options, default, channels|
+        drawn(lists, options) => (default.to_owned(), channels.iter().map(ToString::to_string).collect());
         ["", "", "1.0.0"], MINOR, "stable-v1.0" => &["stable-v1.0: 1.0.0"][..];
         ["1.0.0", "", ""], MAJOR, "candidate-v1" => &["candidate-v1: 1.0.0"];
         // Within a minor version, the last one skips the others, in the order of their names.
@@ -73,11 +72,7 @@ fn channels_follow_versions() {
         // Build metadata is only part of the name.
         ["", "", "1.0.0+a 1.1.0+b"], MINOR, "stable-v1.1" => &["stable-v1.0: 1.0.0+a", "stable-v1.1: 1.1.0+b > 1.0.0+a"];
         ["", "", ""], BOTH, "" => &[];
-    ] {
-        let (found, lines) = drawn(lists, options);
-        assert_eq!(lines, channels, "{lists:?}");
-        assert_eq!(found, default, "{lists:?}");
-    }
+    );
 }
 
 #[test]

@@ -5,11 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{api_upgrade::UpgradeNote, finding::Level};
 
-/// Makes the schema of a CRD that preserved unknown fields structural, and returns the changes.
-fn structural(schema: Value) -> (Value, Vec<UpgradeNote>) {
-    made(schema, true, false)
-}
-
+/// Makes the schema of a CRD structural, and returns the changes.
 fn made(mut schema: Value, preserve: bool, status: bool) -> (Value, Vec<UpgradeNote>) {
     let mut changes = Vec::new();
     let (path, mut notes) = (Path::from(["schema"]), UpgradeNotes(&mut changes));
@@ -17,17 +13,8 @@ fn made(mut schema: Value, preserve: bool, status: bool) -> (Value, Vec<UpgradeN
     (schema, changes)
 }
 
-/// Returns the result for a field, without the changes of the root.
-fn field(schema: Value) -> Value {
-    made_field(schema, true)
-}
-
-/// The same for a CRD that prunes unknown fields.
-fn pruned(schema: Value) -> Value {
-    made_field(schema, false)
-}
-
-fn made_field(schema: Value, preserve: bool) -> Value {
+/// Returns the result for a field of a CRD that preserves or prunes unknown fields, without the changes of the root.
+fn field(schema: Value, preserve: bool) -> Value {
     let root = with!(json!({"type": "object", "properties": {}}) => |root| root["properties"]["f"] = schema);
     let (mut root, _) = made(root, preserve, false);
     root["properties"]["f"].take()
@@ -42,15 +29,11 @@ fn anything() -> Value {
     preserved(json!({"nullable": true}))
 }
 
-fn check(cases: impl IntoIterator<Item = (Value, Value)>) {
-    check_with(field, cases);
-}
-
-fn check_with(upgrade: fn(Value) -> Value, cases: impl IntoIterator<Item = (Value, Value)>) {
+fn check(preserve: bool, cases: impl IntoIterator<Item = (Value, Value)>) {
     for (old, new) in cases {
-        let result = upgrade(old.clone());
+        let result = field(old.clone(), preserve);
         assert_eq!(result, new, "{old}");
-        assert_eq!(upgrade(result.clone()), result, "twice is once: {old}");
+        assert_rows!(field(result.clone(), preserve) => result, "twice is once: {old}");
     }
 }
 
@@ -66,7 +49,7 @@ fn unknown_fields_are_preserved_on_every_object() {
         }},
         "status": {"type": "object"}, "metadata": {"type": "object"},
     }});
-    let (new, changes) = structural(old);
+    let (new, changes) = made(old, true, false);
     let expected = preserved(json!({"type": "object", "properties": {
         "spec": preserved(json!({"type": "object", "properties": {
             "list": {"type": "array", "items": preserved(json!({"type": "object"}))},
@@ -79,8 +62,7 @@ fn unknown_fields_are_preserved_on_every_object() {
     }}));
     assert_eq!(new, expected);
     let message = |change: &UpgradeNote| format!("{}: {}", change.path, change.message);
-    let messages: Vec<String> = changes.iter().map(message).collect();
-    assert_rows!(messages => [
+    assert_rows!(changes.iter().map(message).collect::<Vec<_>>() => [
         "schema: still preserves unknown fields, on 6 object node(s) of its schema",
         "schema.properties.spec.properties.any.additionalProperties: still accepts any value where its schema has no \
          type (1 node(s))",
@@ -114,7 +96,7 @@ fn structural_schemas_of_pruning_crds_are_unchanged() {
 
 #[test]
 fn types_are_valid_and_explicit() {
-    check(::tests::rows![
+    let cases = ::tests::rows![
         json!({}) => anything();
         json!(null) => anything();
         json!(true) => anything();
@@ -149,9 +131,11 @@ fn types_are_valid_and_explicit() {
         json!({"type": "array", "items": [{"type": "string"}, {"type": "integer"}]})
             => json!({"type": "array", "items": anything()});
         json!({"type": "array", "items": []}) => json!({"type": "array", "items": anything()});
-    ]);
+    ];
+    check(true, cases);
     let properties = json!({"a": {"type": "int"}, "b": {"type": "any"}});
-    let (_, changes) = structural(json!({"type": "object", "properties": properties}));
+    let schema = json!({"type": "object", "properties": properties});
+    let (_, changes) = made(schema, true, false);
     let mut changes = changes.iter();
     let warning = changes.find(|change| change.level == Level::Warning);
     let warning = warning.unwrap();
@@ -187,12 +171,13 @@ fn fields_and_maps_exclude_each_other() {
     let fields = || json!({"type": "object", "properties": {"a": {"type": "string"}}});
     let with =
         |additional: Value| with!(fields() => |node| node["additionalProperties"] = additional);
-    check(::tests::rows![
+    let cases = ::tests::rows![
         with(json!(true)) => preserved(fields());
         with(json!(false)) => preserved(fields());
         with(json!({"type": "string"})) => preserved(fields());
         json!({"type": "object", "additionalProperties": false}) => json!({"type": "object", "additionalProperties": false});
-    ]);
+    ];
+    check(true, cases);
     let pruning = ::tests::rows![
         with(json!(true)) => with(json!(true));
         with(json!(false)) => fields();
@@ -200,7 +185,7 @@ fn fields_and_maps_exclude_each_other() {
         json!({"type": "object", EMBEDDED: true, "additionalProperties": {"type": "string"}})
             => preserved(json!({"type": "object", EMBEDDED: true}));
     ];
-    check_with(pruned, pruning);
+    check(false, pruning);
 }
 
 #[test]
@@ -211,8 +196,8 @@ fn deep_and_wide_schemas_take_bounded_time() {
     }
     let wide = (0..50_000).map(|n| (format!("f{n}"), json!({"oneOf": [{"required": ["a"]}]})));
     let wide: Object = wide.collect();
-    let (new, changes) =
-        structural(json!({"properties": {"deep": deep, "wide": {"properties": wide}}}));
+    let schema = json!({"properties": {"deep": deep, "wide": {"properties": wide}}});
+    let (new, changes) = made(schema, true, false);
     assert!(new["properties"]["wide"]["properties"]["f49999"].is_object());
     assert!(changes.len() < 10, "{}", changes.len());
 }

@@ -18,8 +18,7 @@ fn files_and_sizes_are_checked() {
     // Random text of sixteen letters, half a byte each, which gzip does not compress further.
     let noise = |letters: usize| {
         let letters = ::tests::noise(1, letters).into_iter();
-        let text: String = letters.map(|byte| char::from(b'a' + byte % 16)).collect();
-        with!(map("a") => |map| map["data"] = json!({"a": text}))
+        with!(map("a") => |map| map["data"] = json!({"a": letters.map(|byte| char::from(b'a' + byte % 16)).collect::<String>()}))
     };
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [map("a")]});
     check(::tests::rows![

@@ -85,13 +85,11 @@ fn crds_of_v1beta1_are_checked() {
             .set(CRD, "/spec/version", "v1".into())
             .file("metadata/properties.yaml", properties)
     };
-    let unserved = format!("UnservedVersion {OWNED}.version)");
-    let webhook = json!({"strategy": "Webhook", "webhookClientConfig": {"service": {"name": "a"}}});
     check(::tests::rows![
         old() => "";
         old().remove(CRD, "/spec/scope") => "";
-        old().set(CRD, "/spec/version", "v2".into()) => &unserved;
-        old().set(CRD, "/spec/conversion", webhook)
+        old().set(CRD, "/spec/version", "v2".into()) => &format!("UnservedVersion {OWNED}.version)");
+        old().set(CRD, "/spec/conversion", json!({"strategy": "Webhook", "webhookClientConfig": {"service": {"name": "a"}}}))
             => "CRDConversion manifests/crd.yaml (spec.conversion.webhookClientConfig.service)";
         old().set("metadata/properties.yaml", "/properties/0/value", "4.9".into())
             => "OpenShiftRange manifests/crd.yaml (apiVersion)";

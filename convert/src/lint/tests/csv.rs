@@ -5,8 +5,7 @@ use super::*;
 fn fields_of_the_csv_are_checked() {
     let good = Bundle::good;
     let released = |release: &str| {
-        let name = format!("etcd-v1.2.3-{release}");
-        csv("/spec/release", release).csv("/metadata/name", name.into())
+        csv("/spec/release", release).csv("/metadata/name", format!("etcd-v1.2.3-{release}").into())
     };
     let mode = |type_: &str| {
         let mode = json!({"type": type_, "supported": true});
@@ -53,8 +52,7 @@ fn fields_of_the_csv_are_checked() {
     check(["etcd", "etcd.1.2.3", "etcd.v1.2"].map(|bad| (csv("/metadata/name", bad), name)));
     let min = "MinKubeVersion manifests/csv.yaml (spec.minKubeVersion)";
     check(["1.25", "v1.25.0", "1.99.0"].map(|bad| (csv("/spec/minKubeVersion", bad), min)));
-    let older = with!(Options, kube_version: "1.24".parse().unwrap());
-    assert_eq!(good().advice(&older), min);
+    assert_rows!(good().advice(&with!(Options, kube_version: "1.24".parse().unwrap())) => min);
 }
 
 // parity: check-19

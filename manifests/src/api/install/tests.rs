@@ -112,13 +112,12 @@ fn deployments_differ_only_in_cluster_requirements() {
 fn pods_run_on_linux_nodes() {
     let webhook = conversion(&Options::default());
     let mut webhook = yaml::documents(webhook.as_bytes()).map(Result::unwrap);
-    let webhook = webhook.find(|object| object["kind"] == "Deployment");
     let selector = |object: &Value| object["spec"]["template"]["spec"]["nodeSelector"].clone();
     let linux = json!({"kubernetes.io/os": "linux"});
     let mut control_plane = linux.clone();
     control_plane["node-role.kubernetes.io/control-plane"] = "".into();
     assert_rows! {
-        selector(&webhook.unwrap()) => linux;
+        selector(&webhook.find(|object| object["kind"] == "Deployment").unwrap()) => linux;
         selector(&deployment(Target::Kubernetes)) => linux;
         selector(&deployment(Target::OpenShift)) => linux;
         selector(&deployment(Target::Payload)) => control_plane;

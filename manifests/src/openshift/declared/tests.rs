@@ -183,8 +183,7 @@ fn spellings_of_numbers_are_no_releases() {
     ] {
         for &spelling in spellings {
             // The value in a bundle, and in a catalog whose numbers were converted to strings.
-            let json = Unquoted::new(spelling).to_json();
-            for text in [spelling, &json] {
+            for text in [spelling, &Unquoted::new(spelling).to_json()] {
                 let declared = MaxOpenShiftVersion::new(text, Spelling::CatalogProperties);
                 let release = declared.release().map(|release| release.to_string());
                 assert_eq!((release.as_deref(), &*declared.raw), (expected, spelling));

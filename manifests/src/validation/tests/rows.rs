@@ -33,7 +33,6 @@ const ALL_OF_OPERATOR: &str = r#"
     }
 "#;
 
-/// Request of a row.
 pub(crate) enum Offer {
     /// A new object.
     Create(Value),
@@ -86,7 +85,6 @@ fn object(kind: &str, name: &str) -> Value {
     object
 }
 
-/// Returns an object of a kind with another value at a JSON pointer.
 fn replaced(kind: &str, name: &str, pointer: &str, value: Value) -> Value {
     let mut object = object(kind, name);
     *object.pointer_mut(pointer).unwrap() = value;

@@ -233,14 +233,12 @@ pub(super) const CATALOG_SOURCES: &str = r#"
     empty fields       | {{image}, "displayName": "", "secrets": [], "priority": -1} | accepted
 
     # More than one source.
-    two     | {{image}, {service}}
-      | *spec: Forbidden: exactly one of catalogImageSource, catalogServiceSource must be set*
+    two     | {{image}, {service}} | *spec: Forbidden: exactly one of catalogImageSource, catalogServiceSource must be set*
     three   | {{image}, {service}, {map}}
       | *spec: Forbidden: exactly one of catalogImageSource, catalogServiceSource, configMapSource must be set*
     address beside image | {{by-image}, "address": "a:1"}
       | *spec.address: Forbidden: ignored when image is set: remove address, or remove image to use the server at that address*
-    both forms | {{image}, {by-image}}
-      | *spec: Forbidden: remove sourceType, image: catalogImageSource specifies the catalog*
+    both forms | {{image}, {by-image}} | *spec: Forbidden: remove sourceType, image: catalogImageSource specifies the catalog*
     both forms, map | {{service}, {by-map}}
       | *spec: Forbidden: remove sourceType, configMap: catalogServiceSource specifies the catalog*
     image in both | {{image}, "image": "r/c:v1"} | *spec: Forbidden: remove image: catalogImageSource specifies the catalog*

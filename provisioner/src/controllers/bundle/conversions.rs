@@ -223,8 +223,7 @@ mod tests {
             assert_eq!(conversions.run(load, |_, _| 1).await.unwrap(), Ok(1));
             all_free(&conversions).await;
         }
-        let load = || Err::<Arc<Content>, _>(2);
-        assert_rows!(conversions.run(load, |_, _| ()).await.unwrap() => Err(2));
+        assert_rows!(conversions.run(|| Err::<Arc<Content>, _>(2), |_, _| ()).await.unwrap() => Err(2));
         all_free(&conversions).await;
     }
 }

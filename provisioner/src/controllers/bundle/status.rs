@@ -317,23 +317,6 @@ mod tests {
     }
 
     #[test]
-    fn transition_time_changes_only_with_the_status() {
-        let mut bundle = bundle("core-rukpak-io-plain");
-        for (second, outcome, since) in [
-            (1, Outcome::Unpacking, 1),
-            (2, Outcome::Failed("a".to_owned()), 1),
-            (3, Outcome::Failed("b".to_owned()), 1),
-            (4, unpacked(), 4),
-            (5, unpacked(), 4),
-            (6, Outcome::Failed("c".to_owned()), 4),
-        ] {
-            let status = build(&bundle, &outcome, "", at(second));
-            assert_eq!(status.conditions[0].last_transition_time, Time(at(since)));
-            bundle.status = Some(status);
-        }
-    }
-
-    #[test]
     fn foreign_conditions_are_kept_and_messages_truncated() {
         let mut bundle = bundle("core-rukpak-io-plain");
         let status = build(&bundle, &Outcome::Failed("ä".repeat(40_000)), "", at(1));

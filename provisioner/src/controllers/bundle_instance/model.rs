@@ -80,7 +80,6 @@ const BUNDLES: usize = 3;
 const MAX_OPERATIONS: usize = 30;
 const CASES: u32 = 160;
 
-/// The instance and everything around it.
 struct World {
     server: Server,
     controller: Controller,
@@ -110,7 +109,6 @@ impl World {
         result.is_ok()
     }
 
-    /// Runs an operation, reconciles, and checks.
     fn step(&mut self, operation: &Operation) -> Result<(), String> {
         operation.run(&mut self.server, &mut self.controller);
         if self.reconcile() {

@@ -471,15 +471,10 @@ mod tests {
             inventory_error_message("etcd", &error, "rukpak-system")
         };
         let failed = "failed to read the inventory of BundleInstance etcd:";
-        assert_eq!(
-            message("configmaps \"etcd-1\" not found", 404),
-            format!(
-                "{failed} configmaps \"etcd-1\" not found; restore its ConfigMaps in namespace rukpak-system"
-            ),
-        );
-        assert_eq!(
-            message("etcd is unavailable", 503),
-            format!("{failed} etcd is unavailable; retrying")
-        );
+        let missing = "configmaps \"etcd-1\" not found";
+        assert_rows! {
+            message(missing, 404) => format!("{failed} {missing}; restore its ConfigMaps in namespace rukpak-system");
+            message("etcd is unavailable", 503) => format!("{failed} etcd is unavailable; retrying");
+        }
     }
 }

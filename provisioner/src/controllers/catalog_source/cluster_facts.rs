@@ -374,8 +374,7 @@ mod tests {
             require(&around, [text]);
             assert!(!changes.has_changed().unwrap(), "{text}");
             change(&around, FactSource::Kubernetes, |_| {});
-            let pending = around.borrow().pending.clone();
-            assert_rows!(required.iter().any(|part| pending.contains(part)) => false, "{text}");
+            assert_rows!(required.iter().any(|part| around.borrow().pending.contains(part)) => false, "{text}");
         }
     }
 

@@ -93,8 +93,8 @@ mod tests {
             let spec =
                 with!(spec => |spec| spec["selector"] = json!({}); spec["template"] = json!({}));
             let deployment =
-                json!({"metadata": {"name": OPERATOR}, "spec": spec, "status": status});
-            assert_rows!(CatalogOperatorState::from_deployments(&serde_json::from_value(deployment).unwrap()) => expected, "{status}");
+                object!({"metadata": {"name": OPERATOR}, "spec": spec, "status": status});
+            assert_rows!(CatalogOperatorState::from_deployments(&deployment) => expected, "{status}");
         }
     }
 

@@ -164,14 +164,13 @@ mod tests {
 
     #[test]
     fn facts_are_those_of_the_operator_and_not_of_its_neighbors() {
-        let deployment = json!({
+        let deployment: Deployment = object!({
             "metadata": {"name": OPERATOR, "labels": {"app": OPERATOR, "olm.version": "0.38.0"}},
             "spec": {"selector": {}, "template": {"spec": {"containers": [
                 {"name": "proxy", "image": "example.com/proxy:v9.9.9"},
                 {"name": OPERATOR, "image": "example.com/olm:v0.38.0"},
             ]}}},
         });
-        let deployment: Deployment = serde_json::from_value(deployment).unwrap();
         let facts = DeploymentFacts::from(&deployment);
         assert_rows! {
             facts.label.as_deref() => Some("0.38.0");

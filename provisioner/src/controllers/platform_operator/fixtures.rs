@@ -63,7 +63,6 @@ pub(in crate::controllers) fn limited(versions: &[&str], maxima: &[(&str, &str)]
     package
 }
 
-/// Returns a choice from [`package`].
 pub(crate) fn chosen(version: &str, after: Option<&str>) -> BundleChoice {
     let bundle = bundle(version);
     let after =

@@ -13,7 +13,6 @@ use kube::{
 use super::*;
 use crate::support::{self, eventually};
 
-const PROVISIONER: &str = "system:serviceaccount:rukpak-system:provisioner";
 /// Users of the garbage collector, with one ServiceAccount per controller and with a shared identity.
 const COLLECTORS: [&str; 2] = [
     "system:serviceaccount:kube-system:generic-garbage-collector",

@@ -12,8 +12,6 @@ use manifests::{api::install, yaml};
 use super::*;
 use crate::support::{self, apply, bind_role, until, user};
 
-const PROVISIONER: &str = "system:serviceaccount:rukpak-system:provisioner";
-
 #[tokio::test]
 async fn install_file_is_restricted_and_accepts_samples() {
     run("create namespace tenant-a").await;

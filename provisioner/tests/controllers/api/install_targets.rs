@@ -1,17 +1,12 @@
 //! The manifests for each kind of cluster, as the API server accepts them with only the CRDs of that cluster.
 
 use super::*;
-use crate::{openshift::definition_of, support::define};
+use crate::{
+    openshift::{CLUSTER_OPERATOR, OPENSHIFT, definition_of},
+    support::define,
+};
 
-const OPENSHIFT: &str = "github.com/openshift/api";
 const PROMETHEUS: &str = "github.com/prometheus-operator/prometheus-operator";
-
-const DEFINITIONS: [(&str, &str); 4] = tests::rows![
-    OPENSHIFT => "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusteroperators.crd.yaml";
-    OPENSHIFT => "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_featuregates.crd.yaml";
-    PROMETHEUS => "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml";
-    PROMETHEUS => "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml";
-];
 
 /// Applies a file or a directory. A warning is an error, because none is expected.
 async fn apply(cluster: &Cluster, path: &str) {
@@ -34,7 +29,12 @@ async fn jsonpath(cluster: &Cluster, namespace: &str, object: &str, path: &str) 
 #[tokio::test]
 async fn manifests_apply_without_warnings_on_each_cluster_kind() {
     let cluster = crate::support::without_controllers().await;
-    for (module, file) in DEFINITIONS {
+    for (module, file) in tests::rows![
+        OPENSHIFT => CLUSTER_OPERATOR.1;
+        OPENSHIFT => "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_featuregates.crd.yaml";
+        PROMETHEUS => "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml";
+        PROMETHEUS => "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml";
+    ] {
         define(&cluster, &definition_of(module, file)).await;
     }
     apply(&cluster, "install/rukpak.yaml").await;

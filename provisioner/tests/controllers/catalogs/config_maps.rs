@@ -26,11 +26,6 @@ fn map(csvs: &str, head: &str) -> Value {
     })
 }
 
-fn source() -> Value {
-    let spec = json!({"sourceType": "internal", "configMap": "tides"});
-    catalog_source("catalogs", "mine", &spec)
-}
-
 // parity: serve-6, serve-8
 #[tokio::test]
 async fn config_maps_are_served_and_followed() {
@@ -38,7 +33,9 @@ async fn config_maps_are_served_and_followed() {
     let secrets = install::catalog_secrets(&install::Options::default(), "catalogs");
     apply(&shelf.cluster, &secrets).await;
     let (leader, mut line) = Leader::behind_line(&shelf.cluster, HERE).await;
-    apply(&shelf.cluster, &source()).await;
+    let spec = json!({"sourceType": "internal", "configMap": "tides"});
+    let source = catalog_source("catalogs", "mine", &spec);
+    apply(&shelf.cluster, &source).await;
     let message = "failed to get catalog config map tides: configmaps \"tides\" not found*";
     let lacks = json!({"reason": "ConfigMapError", "message": message});
     shelf.reports("mine", lacks).await;

@@ -18,7 +18,7 @@ const USER: &str = "half-trusted";
 // parity: complaint-3, serve-17
 #[tokio::test]
 async fn forbidden_namespace_does_not_hide_the_others() {
-    let (shelf, line) = Shelf::behind_line(USER, settings()).await;
+    let (shelf, mut line) = Shelf::behind_line(USER).await;
     define_source(&shelf.cluster).await;
     let crds = ("apiextensions.k8s.io", "customresourcedefinitions");
     allow(&shelf, None, crds).await;
@@ -42,21 +42,11 @@ async fn forbidden_namespace_does_not_hide_the_others() {
     let other = "more-catalogs/mine: unknown: *";
     shelf.offers_become(&[mine, other]).await;
     assert_eq!(shelf.metric("more-catalogs", "*"), None);
-    permission_takes_effect_again_after_its_revocation(&shelf, line, [mine, other, hidden]).await;
-}
 
-async fn permission_takes_effect_again_after_its_revocation(
-    shelf: &Shelf,
-    mut line: Line,
-    offers: [&str; 3],
-) {
-    let [mine, other, hidden] = offers;
-    let spec = json!({"address": "127.0.0.1:1"});
+    // The permission takes effect again after its revocation.
     shelf.declare("more-catalogs", "late", spec).await;
     let late = "more-catalogs/late: unknown: *";
     shelf.offers_become(&[mine, late, other]).await;
-
-    let sources = ("operators.coreos.com", "catalogsources");
     let bindings = shelf.api::<RoleBinding>("more-catalogs");
     delete(&bindings, sources.1).await;
     let mut config = shelf.cluster.config().clone();
@@ -70,7 +60,7 @@ async fn permission_takes_effect_again_after_its_revocation(
     line.restore().await;
     shelf.offers_become(&[mine, late, other, hidden]).await;
 
-    allow(shelf, Some("more-catalogs"), sources).await;
+    allow(&shelf, Some("more-catalogs"), sources).await;
     shelf.offers_become(&[mine, late, other]).await;
     assert_eq!(shelf.metric("more-catalogs", "*"), None);
 }

@@ -43,10 +43,6 @@ fn recorded(services: Api<Service>) -> Arc<Mutex<Vec<String>>> {
     record
 }
 
-fn serves(leader: &Leader) -> Option<String> {
-    metric(&leader.ctx, "rukpak_catalogs_served_by_olm ")
-}
-
 // parity: serve-10
 #[tokio::test]
 async fn new_olm_takes_over_all_served_catalogs() {
@@ -56,6 +52,7 @@ async fn new_olm_takes_over_all_served_catalogs() {
     let registry = Registry::plain();
     let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let leader = Leader::start(&shelf.cluster, HERE);
+    let served_by_olm = || metric(&leader.ctx, "rukpak_catalogs_served_by_olm ");
     let plain = json!({"image": image});
     shelf.declare("catalogs", "tides", plain.clone()).await;
     shelf.serves("tides", &ONE).await;
@@ -72,7 +69,7 @@ async fn new_olm_takes_over_all_served_catalogs() {
     shelf.olm(0).await;
     define(&shelf.cluster, "clusterserviceversions").await;
     let port = shelf.serves("tides", &ONE).await;
-    assert_eq!(serves(&leader).as_deref(), Some("0"));
+    assert_eq!(served_by_olm().as_deref(), Some("0"));
 
     // OLM is available: no object of the provisioner blocks it.
     shelf.olm(1).await;
@@ -91,7 +88,7 @@ async fn new_olm_takes_over_all_served_catalogs() {
     wait_deleted(services.clone(), "own").await;
     wait_deleted(shelf.api::<ServiceAccount>("catalogs"), "own").await;
     until("no pod", our_pods, Vec::is_empty).await;
-    assert_eq!(serves(&leader).as_deref(), Some("1"));
+    assert_eq!(served_by_olm().as_deref(), Some("1"));
     shelf.apply(&olms_service("tides")).await;
     let theirs = services.get("tides").await.unwrap();
     assert_ne!(theirs.uid(), service.uid());

@@ -6,16 +6,6 @@ use crate::support::crd;
 
 const PATH: &str = "/apis/operators.coreos.com/v1alpha1/namespaces/catalogs/catalogsources";
 
-/// Creates the CRD without a schema, as other projects may have it.
-async fn define(shelf: &Shelf) {
-    let mut crd = crd("operators.coreos.com", "CatalogSource");
-    let version = &mut crd["spec"]["versions"][0];
-    version["name"] = "v1alpha1".into();
-    version["schema"]["openAPIV3Schema"] =
-        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    super::define(&shelf.cluster, &crd).await;
-}
-
 /// Creates a CatalogSource with any spec, and does not parse it.
 async fn put(shelf: &Shelf, name: &str, spec: &Value) {
     let request = http::Request::post(PATH)
@@ -33,7 +23,13 @@ async fn unreadable_source_does_not_hide_the_others() {
     until("an empty list was read", are_listed, |listed| *listed).await;
     assert!(shelf.offers("tide").is_empty());
     external_servers::track(&shelf, &["tide"]);
-    define(&shelf).await;
+    // The CRD has no schema, as other projects may have it.
+    let mut crd = crd("operators.coreos.com", "CatalogSource");
+    let version = &mut crd["spec"]["versions"][0];
+    version["name"] = "v1alpha1".into();
+    version["schema"]["openAPIV3Schema"] =
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    define(&shelf.cluster, &crd).await;
     let server = Server::start(None, &["1.0.0"]).await;
     let good = json!({"sourceType": "grpc", "address": server.address.to_string()});
     let mut deep = good.clone();

@@ -7,9 +7,6 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::support::{Fault, Options, Relay};
 
-/// The reason that closes the gate while inputs cannot be read.
-const ERROR: &str = "ErrorCheckingOperatorCompatibility";
-
 /// Returns the start options of the aggregator alone, which reaches the API server through a relay.
 pub(super) fn through(relay: &Relay) -> Options {
     let flags = vec!["--controllers=aggregator".to_owned()];
@@ -17,7 +14,8 @@ pub(super) fn through(relay: &Relay) -> Options {
 }
 
 async fn gate_fails(platform: &Platform, text: &str) {
-    becomes(platform, &format!("Upgradeable=False {ERROR}"), text).await;
+    let closed = "Upgradeable=False ErrorCheckingOperatorCompatibility";
+    becomes(platform, closed, text).await;
 }
 
 // parity: max-olm-10

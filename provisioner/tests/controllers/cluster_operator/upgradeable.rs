@@ -8,7 +8,6 @@ use crate::platform::support::{bundle, package, with_maximum};
 use crate::support::{create, delete, image, instance, wait_deleted};
 
 const WILL_NOT: &str = "The following operators will not run on the next OpenShift Version: ";
-const INCOMPATIBLE: &str = "IncompatibleOperatorsInstalled";
 
 /// Returns catalog documents in which the bundle has another max OpenShift version.
 fn listed(name: &str, image: &str, newest: &str) -> Vec<Value> {
@@ -16,7 +15,8 @@ fn listed(name: &str, image: &str, newest: &str) -> Vec<Value> {
 }
 
 async fn is_closed(platform: &Platform, text: &str) {
-    becomes(platform, &format!("Upgradeable=False {INCOMPATIBLE}"), text).await;
+    let closed = "Upgradeable=False IncompatibleOperatorsInstalled";
+    becomes(platform, closed, text).await;
 }
 
 // parity: max-1, max-3, max-6, max-16

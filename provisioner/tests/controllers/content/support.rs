@@ -62,15 +62,7 @@ pub(crate) async fn account(
     namespace: &str,
     roles: &[&str],
 ) -> (String, String) {
-    named_account(cluster, namespace, unique("account"), roles).await
-}
-
-async fn named_account(
-    cluster: &Cluster,
-    namespace: &str,
-    name: String,
-    roles: &[&str],
-) -> (String, String) {
+    let name = unique("account");
     let account = support::service_account(cluster, namespace, &name).await;
     for role in roles {
         support::bind(cluster, None, &unique("binding"), role, &account).await;
@@ -242,9 +234,10 @@ impl Site {
 
     /// Returns the token of the service account that stands in for users without one.
     pub(super) async fn content_client(&self) -> String {
-        let (name, roles) = (CONTENT_CLIENT.to_owned(), ["bundle-uploader"]);
-        let account = named_account(self.cluster, &self.namespace, name, &roles);
-        account.await.1
+        let (cluster, binding) = (self.cluster, unique("binding"));
+        let account = support::service_account(cluster, &self.namespace, CONTENT_CLIENT).await;
+        support::bind(cluster, None, &binding, "bundle-uploader", &account).await;
+        support::token(cluster, &account).await
     }
 
     pub(super) async fn token_with(&self, rules: &Value) -> String {

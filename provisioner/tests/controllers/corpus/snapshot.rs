@@ -13,7 +13,7 @@ const TRANSIENT: &[&str] = &["Event", "ComponentStatus"];
 
 /// Existing objects as `kind.group namespace/name`, without those that Kubernetes creates for itself.
 #[derive(Debug)]
-pub(super) struct Everything(BTreeSet<String>);
+pub(super) struct Everything(pub(super) BTreeSet<String>);
 
 impl Everything {
     pub(super) async fn now(client: &Client) -> Result<Self, String> {
@@ -33,10 +33,6 @@ impl Everything {
         let lists = stream::iter(lists).buffer_unordered(8);
         let lists = lists.try_collect::<Vec<Vec<String>>>().await?;
         Ok(Self(lists.into_iter().flatten().collect()))
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
     }
 
     pub(super) fn has(&self, object: &Object) -> bool {

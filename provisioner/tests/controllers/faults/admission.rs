@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
-use manifests::api::bundle_instance::BundleInstance;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -73,11 +72,6 @@ async fn admission_is_reported_and_never_pressed() {
     let maps: Api<ConfigMap> = Api::namespaced(world.client(), &name);
     tests::assert_rows!(maps.get("map-0").await.unwrap().data.unwrap()["text"] => "changed");
 
-    // After the removal of the webhook, the declared objects are applied with the next version at the latest.
     hook.remove(world).await;
-    let again =
-        json!({"spec": {"config": null, "template": {"metadata": {"labels": {"again": "yes"}}}}});
-    let instances: Api<BundleInstance> = world.api();
-    merge(&instances, &name, &again).await;
     world.uninstall(&name).await;
 }

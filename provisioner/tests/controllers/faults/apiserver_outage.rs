@@ -16,17 +16,13 @@ const MAX_REQUESTS: usize = 1500;
 /// Stops programs during installations, upgrades and removals, and starts them again.
 async fn survives(stage: &Stage, away: &[Program]) {
     let world = &stage.world;
-    let pid = stage.provisioner().await.pid().await;
-    let healthy = Play::new(world, "healthy").await;
+    let pid = world.provisioner().await.pid().await;
     let new = Play::new(world, "new").await;
-    let newer = Play::new(world, "newer").await;
-    let leaving = Play::new(world, "leaving").await;
-    for play in [&healthy, &newer, &leaving] {
-        play.install(world, 1).await;
-    }
-    for play in [&healthy, &newer, &leaving] {
-        play.settled(world, 1).await;
-    }
+    let (healthy, newer, leaving) = futures::join!(
+        Play::installed(world, "healthy"),
+        Play::installed(world, "newer"),
+        Play::installed(world, "leaving"),
+    );
     // An installation, an upgrade and a removal are under way.
     let mark = stage.audit.mark();
     new.install(world, 1).await;
@@ -35,16 +31,16 @@ async fn survives(stage: &Stage, away: &[Program]) {
     let maps = Api::<ConfigMap>::namespaced(world.client(), &new.space);
     wait_for(maps, "map-00", "there", |_| Some(())).await;
     for &program in away {
-        stage.cluster.stop(program).await.unwrap();
+        world.cluster.stop(program).await.unwrap();
     }
     // Long enough for watches to be reported as failing, and for delays to grow.
     sleep(Duration::from_secs(5)).await;
     for &program in away.iter().rev() {
-        stage.cluster.start_again(program).await.unwrap();
+        world.cluster.start_again(program).await.unwrap();
     }
     if away == [Etcd] {
         // The API server notices; its readiness reports that.
-        stage.cluster.start_again(Apiserver).await.unwrap();
+        world.cluster.start_again(Apiserver).await.unwrap();
     }
     let back = Instant::now();
     healthy.settled(world, 1).await;
@@ -59,7 +55,7 @@ async fn survives(stage: &Stage, away: &[Program]) {
     let stopped = format!("{away:?}");
     took(&stopped, back);
     stage.audit.since(&mark).at_most(MAX_REQUESTS, &stopped);
-    let provisioner = stage.provisioner().await;
+    let provisioner = world.provisioner().await;
     assert!(!provisioner.has_ended(), "{away:?}");
     assert_eq!(provisioner.pid().await, pid, "{away:?}");
     for play in [&healthy, &new, &newer] {
@@ -71,6 +67,6 @@ async fn survives(stage: &Stage, away: &[Program]) {
 async fn outages_of_api_server_and_etcd_are_waited_for() {
     let stage = stage(Options::default()).await;
     for away in [&[Apiserver][..], &[Etcd], &[Apiserver, Etcd]] {
-        survives(&stage, away).await;
+        Box::pin(survives(&stage, away)).await;
     }
 }

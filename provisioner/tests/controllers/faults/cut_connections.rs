@@ -20,7 +20,7 @@ async fn interrupted_connections_and_watches_lose_nothing() {
     eprintln!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let world = &stage.world;
-    let pid = stage.provisioner().await.pid().await;
+    let pid = stage.world.provisioner().await.pid().await;
     let play = Play::new(world, "cut").await;
     let mark = stage.audit.mark();
     play.install(world, 1).await;
@@ -46,8 +46,8 @@ async fn interrupted_connections_and_watches_lose_nothing() {
     }
     play.wait_deleted(world).await;
     stage.audit.since(&mark).at_most(4000, "cuts");
-    assert_eq!(stage.provisioner().await.pid().await, pid);
-    assert!(!stage.provisioner().await.has_ended());
+    assert_eq!(stage.world.provisioner().await.pid().await, pid);
+    assert!(!stage.world.provisioner().await.has_ended());
 
     // Changes that an expired watch did not report are found by a list.
     let play = Play::installed(world, "expired").await;
@@ -56,13 +56,13 @@ async fn interrupted_connections_and_watches_lose_nothing() {
     line.cut();
     delete(&maps, "map-01").await;
     // A new API server has no events from before its start.
-    stage.cluster.stop(Apiserver).await.unwrap();
-    stage.cluster.start_again(Apiserver).await.unwrap();
+    stage.world.cluster.stop(Apiserver).await.unwrap();
+    stage.world.cluster.start_again(Apiserver).await.unwrap();
     let mark = stage.audit.mark();
     line.restore().await;
     wait_recreated(maps, "map-01", before).await;
     play.settled(world, 1).await;
-    let provisioner = stage.provisioner().await;
+    let provisioner = stage.world.provisioner().await;
     let log = async || provisioner.log();
     let has_expired = |log: &String| log.contains("too old resource version");
     until("watches have expired", log, has_expired).await;

@@ -17,10 +17,8 @@ const NOTICED: Duration = Duration::from_secs(110);
 async fn silently_dead_connections_are_closed() {
     let (stage, line) = stage_behind_line().await;
     let world = &stage.world;
-    let old = Play::new(world, "frozen").await;
+    let old = Play::installed(world, "frozen").await;
     let new = Play::new(world, "late").await;
-    old.install(world, 1).await;
-    old.settled(world, 1).await;
     let maps = Api::<ConfigMap>::namespaced(world.client(), &old.space);
     let before = maps.get("map-03").await.unwrap().uid();
     // In an idle cluster, quiet watches are not considered dead.
@@ -40,7 +38,7 @@ async fn silently_dead_connections_are_closed() {
         is_known && map.is_some_and(|map| map.uid() != before)
     };
     while !is_noticed().await {
-        let log = stage.provisioner().await.log();
+        let log = stage.world.provisioner().await.log();
         assert!(frozen.elapsed() < NOTICED, "{log}");
         sleep(Duration::from_millis(500)).await;
     }

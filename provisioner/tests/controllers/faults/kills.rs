@@ -7,12 +7,14 @@ use std::{collections::BTreeMap, env, time::Duration};
 
 use kube::Api;
 use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus, Rollback};
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::support::empty;
 use super::{KILLS_WITH_CONTENT, KILLS_WITHOUT_CONTENT};
 use crate::support::{
-    FAILING, Line, Options, Play, Provisioner, World, condition, eventually, storage, wait_deleted,
+    FAILING, Line, Options, Play, Provisioner, World, condition, eventually, merge, storage,
+    wait_deleted,
 };
 
 /// Longest time between two kills, in milliseconds: a little more than an installation takes.
@@ -22,7 +24,6 @@ fn number(variable: &str) -> Option<u64> {
     Some(env::var(variable).ok()?.parse().expect(variable))
 }
 
-/// The declared state of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Declared {
     Nothing,
@@ -128,7 +129,8 @@ impl Subject {
             (_, Declared::Failed(_)) => play.upgrade(world, FAILING).await,
             (_, Declared::Pinned(version)) => {
                 let number = self.revisions[version - 1].unwrap();
-                play.roll_back(world, number).await;
+                let patch = json!({"spec": {"rollbackTo": number}});
+                merge::<BundleInstance>(&world.api(), &play.name, &patch).await;
             }
         }
         self.declared = now;

@@ -26,9 +26,8 @@ async fn webhook_that_removes_labels_is_reported_and_not_fought() {
     let hook = Hook::new(world, &name, Say::Change(change)).await;
     let mark = stage.audit.mark();
     install_maps(world, &name, MAPS).await;
-    world
-        .wait_message(&name, "Progressing", &["repeatedly"])
-        .await;
+    let parts = ["repeatedly"];
+    world.wait_message(&name, "Progressing", &parts).await;
     sleep(WHILE).await;
     stage.audit.since(&mark).at_most(300, "labels taken away");
 

@@ -22,11 +22,10 @@ async fn replica(cluster: &Cluster, name: &str) -> Provisioner {
 fn changes<'a>(requests: &'a Requests, name: &str) -> Vec<&'a str> {
     let agent = format!("({name})");
     let excluded = ["/leases", "/events", "reviews"];
-    let mut changes: Vec<_> = requests.all.iter().filter(|one| one.is_write()).collect();
-    changes.retain(|request| request.agent.ends_with(&agent));
-    let uris = changes.into_iter().map(|request| request.uri.as_str());
-    uris.filter(|uri| !excluded.iter().any(|part| uri.contains(part)))
-        .collect()
+    let is_counted = |uri: &&str| !excluded.iter().any(|part| uri.contains(part));
+    let writes = requests.all.iter().filter(|request| request.is_write());
+    let writes = writes.filter(|write| write.agent.ends_with(&agent));
+    writes.map(|write| &*write.uri).filter(is_counted).collect()
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
-use super::support::{Stage, stage, took};
+use super::support::{stage, took};
 use crate::support::{Line, Options, Play, config_map, image, plain, storage, unique};
 
 /// Time in which a test counts retries.
@@ -26,7 +26,8 @@ async fn outages_of_registry_and_storage_are_waited_for() {
     line.cut();
     let mark = stage.audit.mark();
     world.instance(&name, "plain", source).await;
-    fails(&stage, &name, &line.host()).await;
+    let failed = "HasValidBundle UnpackFailed";
+    world.wait_message(&name, failed, &[&line.host()]).await;
     sleep(WHILE).await;
     stage.audit.since(&mark).at_most(60, "a registry is down");
 
@@ -45,19 +46,14 @@ async fn outages_of_registry_and_storage_are_waited_for() {
     fs::write(&store, "a regular file").unwrap();
     let mark = stage.audit.mark();
     play.upgrade(world, 2).await;
-    fails(&stage, &play.name, store.to_str().unwrap()).await;
+    let parts = [store.to_str().unwrap()];
+    world.wait_message(&play.name, failed, &parts).await;
     sleep(WHILE).await;
     stage.audit.since(&mark).at_most(80, "an unusable store");
 
     fs::remove_file(&store).unwrap();
     fs::rename(&away, &store).unwrap();
     play.settled(world, 2).await;
-    assert!(!stage.provisioner().await.has_ended());
+    assert!(!stage.world.provisioner().await.has_ended());
     play.uninstall(world).await;
-}
-
-/// Waits until an instance reports the part of its environment that makes its content unavailable.
-async fn fails(stage: &Stage, name: &str, part: &str) {
-    let failed = "HasValidBundle UnpackFailed";
-    stage.world.wait_message(name, failed, &[part]).await;
 }

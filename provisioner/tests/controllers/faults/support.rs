@@ -16,13 +16,10 @@ use tokio::time::Instant;
 
 use crate::support::{self, Line, Options, Provisioner, World, config_map, image, plain};
 
-const AGENT: &str = "provisioner/";
-
 /// A cluster, and a provisioner for it alone.
 pub(crate) struct Stage {
     pub(crate) world: World,
     pub(crate) audit: Audit,
-    pub(crate) cluster: &'static Cluster,
     _lease: Lease,
 }
 
@@ -61,7 +58,6 @@ async fn begin((cluster, audit, lease): Empty, options: Options) -> Stage {
     Stage {
         world: World::with_provisioner(cluster, provisioner),
         audit,
-        cluster,
         _lease: lease,
     }
 }
@@ -95,12 +91,6 @@ pub(crate) fn took(description: &str, since: Instant) {
     eprintln!("{description}: {:.1?}", since.elapsed());
 }
 
-impl Stage {
-    pub(crate) async fn provisioner(&self) -> &Provisioner {
-        self.world.provisioner().await
-    }
-}
-
 impl Audit {
     pub(crate) fn mark(&self) -> Mark {
         Mark {
@@ -119,7 +109,7 @@ impl Audit {
             let event: Value = serde_json::from_str(line).ok()?;
             let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
             let agent = text("userAgent");
-            agent.starts_with(AGENT).then(|| Request {
+            agent.starts_with("provisioner/").then(|| Request {
                 verb: text("verb"),
                 uri: text("requestURI"),
                 agent,
@@ -133,12 +123,10 @@ impl Audit {
 }
 
 impl Requests {
-    /// Returns the number of writes, without Events.
     pub(crate) fn writes(&self) -> usize {
         let writes = self.all.iter().filter(|request| request.is_write());
-        writes
-            .filter(|write| !write.uri.contains("/events"))
-            .count()
+        let uris = writes.map(|write| &write.uri);
+        uris.filter(|uri| !uri.contains("/events")).count()
     }
 
     /// Panics if more requests than `most` were sent; a loop without a delay sends hundreds per second.

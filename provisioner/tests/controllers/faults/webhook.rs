@@ -19,7 +19,6 @@ pub(crate) enum Say {
     Change(Value),
 }
 
-/// A registered webhook that takes effect.
 pub(crate) struct Hook {
     name: String,
     _site: Option<Site>,

@@ -10,7 +10,6 @@ fn talkative(name: &str, version: &str) -> manifests::content::Content {
     support::operator(name, version, &[("metadata/properties.yaml", properties)])
 }
 
-/// Waits until the metrics count the installation and the queues are empty.
 async fn are_counted(world: &World) {
     let metrics = format!("{}/metrics", world.provisioner().await.url("metrics"));
     eventually("everything is counted", async || {

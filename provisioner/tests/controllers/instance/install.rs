@@ -5,21 +5,6 @@ use super::*;
 /// The longest name that the API server accepts for an instance.
 const MAX_NAME: usize = 45;
 
-/// Checks the conditions of a new installation. Returns its only Bundle.
-async fn is_reported(world: &World, instance: &BundleInstance, objects: i64) -> Bundle {
-    assert_eq!(line(instance, "Installed"), "True InstallationSucceeded");
-    assert_message(instance, "Installed", &["instantiated bundle"]);
-    assert_eq!(line(instance, "HasValidBundle"), "True UnpackSuccessful");
-    assert_eq!(line(instance, "Progressing"), "False UpToDate");
-    let status = instance.status.as_ref().unwrap();
-    assert_eq!(status.observed_generation, instance.metadata.generation);
-    assert_eq!(status.inventory.as_ref().unwrap().count, objects);
-    let all = bundles(world, &instance.name_any()).await;
-    let [bundle]: [Bundle; 1] = all.try_into().unwrap();
-    assert_eq!(status.installed_bundle_name, Some(bundle.name_any()));
-    bundle
-}
-
 // parity: i1, rukpak-28, rukpak-26, i5, i13, g3
 #[tokio::test]
 async fn i1_i5_g3_plain_bundles_are_installed_and_followed() {
@@ -36,7 +21,16 @@ async fn i1_i5_g3_plain_bundles_are_installed_and_followed() {
         map(space.name(), "leaves", &[]),
         cluster_role(&role),
     ];
-    let bundle = is_reported(world, &install(world, &name, &old).await, 3).await;
+    let instance = install(world, &name, &old).await;
+    assert_eq!(line(&instance, "Installed"), "True InstallationSucceeded");
+    assert_message(&instance, "Installed", &["instantiated bundle"]);
+    assert_eq!(line(&instance, "HasValidBundle"), "True UnpackSuccessful");
+    assert_eq!(line(&instance, "Progressing"), "False UpToDate");
+    let status = instance.status.as_ref().unwrap();
+    assert_eq!(status.observed_generation, instance.metadata.generation);
+    assert_eq!(status.inventory.as_ref().unwrap().count, 3);
+    let [bundle]: [Bundle; 1] = bundles(world, &name).await.try_into().unwrap();
+    assert_eq!(status.installed_bundle_name, Some(bundle.name_any()));
     let length = bundle.name_any().len();
     assert!(length <= template::MAX_NAME_LEN, "{length}");
     // Braces are not evaluated.
@@ -148,7 +142,6 @@ async fn optional_objects_are_deferred_while_their_crd_is_missing() {
     world.uninstall(&name).await;
 }
 
-/// Returns a ConfigMap that exists until its finalizer is removed.
 fn held(namespace: &str, name: &str) -> Value {
     let finalizers = json!(["example.com/rival"]);
     tests::with!(map(namespace, name, &[("v", "old")]) => |held| held["metadata"]["finalizers"] = finalizers)
@@ -157,33 +150,60 @@ fn held(namespace: &str, name: &str) -> Value {
 #[tokio::test]
 async fn terminating_namespaces_and_objects_are_waited_for() {
     let (world, name, space) = start("terminating").await;
-    let namespace = support::namespace_object(&name);
-    world.apply(&namespace).await;
-    world.apply(&held(&name, "held")).await;
-    world.apply(&held(space.name(), "a")).await;
+    let [ending, missing] = ["ending", "missing"].map(|part| format!("{name}-{part}"));
     let namespaces: Api<Namespace> = world.api();
-    support::delete(&namespaces, &name).await;
+    for terminating in [&name, &ending] {
+        world.apply(&support::namespace_object(terminating)).await;
+        world.apply(&held(terminating, "held")).await;
+        support::delete(&namespaces, terminating).await;
+    }
     let api = maps(world, space.name());
+    world.apply(&held(space.name(), "a")).await;
     support::delete(&api, "a").await;
 
-    let objects = [namespace, map(&name, "a", &[]), a(space.name(), "new")];
+    let mut objects = vec![support::namespace_object(&name), a(space.name(), "new")];
+    objects.extend([&name, &ending, &missing].map(|namespace| map(namespace, "a", &[])));
     declare(world, &name, &objects).await;
+    let continues = "the installation then continues automatically";
     let parts = [
         &format!("namespace {name:?} is being deleted"),
         "the installation continues automatically after the deletion",
         &format!("ConfigMap {space}/a exists and is being deleted"),
     ];
-    tests::assert_rows!(line(&refused(world, &name, &parts).await, "Progressing") => "True Retrying");
+    let refused = refused(world, &name, &parts).await;
+    assert_eq!(line(&refused, "Progressing"), "True Retrying");
+    let problems: Vec<&str> = message(&refused, "Installed").lines().collect();
+    assert_eq!(problems.len(), 4, "{problems:?}");
+    for problem in [
+        format!(
+            "namespace {ending:?} is being deleted, and ConfigMap {ending}/a would be created in it: create it again after \
+             the deletion; {continues}"
+        ),
+        format!(
+            "namespace {missing:?} does not exist and is not part of the bundle, but ConfigMap {missing}/a would be created \
+             in it: create it; {continues}"
+        ),
+    ] {
+        assert!(problems.contains(&&*problem), "{problem}: {problems:?}");
+    }
 
-    finalize(&maps(world, &name), "held").await;
+    for namespace in [&name, &ending] {
+        finalize(&maps(world, namespace), "held").await;
+    }
     finalize(&api, "a").await;
+    wait_deleted(namespaces.clone(), &ending).await;
+    for namespace in [&ending, &missing] {
+        world.apply(&support::namespace_object(namespace)).await;
+    }
     world.wait_instance(&name, "Healthy", "True").await;
     assert_eq!(api.get("a").await.unwrap().data.unwrap()["v"], "new");
     let maps = maps(world, &name);
     assert!(maps.get_opt("a").await.unwrap().is_some());
     assert_eq!(maps.get_opt("held").await.unwrap(), None);
     world.uninstall(&name).await;
-    support::delete(&namespaces, &name).await;
+    for namespace in [&name, &ending, &missing] {
+        support::delete(&namespaces, namespace).await;
+    }
 }
 
 // parity: b1

@@ -1,7 +1,5 @@
 //! CRD deletion policies: on uninstall, and when the CRD leaves the bundle.
 
-use manifests::api::bundle_instance::{CheckMode, Preflight};
-
 use super::*;
 
 /// An instance with a CRD, a workload, and custom resources of a user.
@@ -14,7 +12,7 @@ struct Scene {
 impl Scene {
     async fn new(prefix: &str, policy: CrdDeletionPolicy) -> Self {
         let this = Self::prepare(prefix).await;
-        this.install(policy, this.widget_crd(), None).await;
+        this.install(policy, this.widget_crd()).await;
         this
     }
 
@@ -23,12 +21,11 @@ impl Scene {
         Self { world, name, space }
     }
 
-    async fn install(&self, policy: CrdDeletionPolicy, crd: Value, preflight: Option<Preflight>) {
+    async fn install(&self, policy: CrdDeletionPolicy, crd: Value) {
         declare_with(self.world, &self.name, &[crd, self.operator()], |spec| {
             spec.crd_deletion_policy = policy;
             // The operator never becomes healthy in this test. CRDs are pruned nevertheless.
             spec.progress_deadline_seconds = Some(1);
-            spec.preflight = preflight;
         })
         .await;
         let world = self.world;
@@ -74,11 +71,10 @@ impl Scene {
 
     /// Returns the note of the Event about the retained CRD. The Event outlives the instance.
     async fn released(&self) -> String {
-        support::found("an Event about the CRD", async || {
-            let notes = support::notes(self.world, &self.name, "Released").await;
-            notes.into_iter().next()
-        })
-        .await
+        let notes = async || support::notes(self.world, &self.name, "Released").await;
+        let is_any = |notes: &Vec<String>| !notes.is_empty();
+        let mut notes = support::until("an Event about the CRD", notes, is_any).await;
+        notes.remove(0)
     }
 
     /// Checks that the CRD exists without an owner, and deletes the CRD.
@@ -124,18 +120,6 @@ impl Scene {
         self.is_kept().await;
     }
 
-    /// Adds the CRD to the bundle again, and removes it once the CRD has no custom resources.
-    async fn leave_unused(&self) {
-        let objects = [self.widget_crd(), self.operator()];
-        upgrade(self.world, &self.name, "v3", &objects).await;
-        wait_owned(self.crds(), &self.crd(), &self.name).await;
-        support::delete(&self.widgets("v1"), "precious").await;
-        upgrade(self.world, &self.name, "v4", &[self.operator()]).await;
-        wait_deleted(self.crds(), &self.crd()).await;
-        tests::assert_rows!(self.has_left().await.status.unwrap().released => [""; 0]);
-        self.world.uninstall(&self.name).await;
-    }
-
     /// Waits until the inventory of the instance contains only the workload.
     async fn has_left(&self) -> BundleInstance {
         let conditions = json!([{"type": "Progressing", "status": "False"}]);
@@ -159,7 +143,7 @@ async fn used_crd_is_retained_and_adopted_by_the_same_name() {
     ];
     has_parts(&scene.released().await, &parts);
     let policy = CrdDeletionPolicy::DeleteIfUnused;
-    scene.install(policy, scene.widget_crd(), None).await;
+    scene.install(policy, scene.widget_crd()).await;
     tests::assert_rows!(scene.widgets("v1").get("precious").await.unwrap().uid() => uid);
 
     // Without custom resources the CRD is deleted.
@@ -241,7 +225,15 @@ async fn crds_that_leave_a_bundle_are_pruned_if_unused() {
         assert_eq!(precious.metadata.deletion_timestamp, None);
         tests::assert_rows!(scene.crds().get(&scene.crd()).await.unwrap().metadata.deletion_timestamp => None);
         if policy == CrdDeletionPolicy::DeleteIfUnused {
-            scene.leave_unused().await;
+            // The CRD is added again, and is removed once it has no custom resources.
+            let objects = [scene.widget_crd(), scene.operator()];
+            upgrade(scene.world, &scene.name, "v3", &objects).await;
+            wait_owned(scene.crds(), &scene.crd(), &scene.name).await;
+            support::delete(&scene.widgets("v1"), "precious").await;
+            upgrade(scene.world, &scene.name, "v4", &[scene.operator()]).await;
+            wait_deleted(scene.crds(), &scene.crd()).await;
+            tests::assert_rows!(scene.has_left().await.status.unwrap().released => [""; 0]);
+            scene.world.uninstall(&scene.name).await;
             continue;
         }
         // The CRD is released: it outlives the instance.
@@ -256,7 +248,7 @@ async fn crds_that_leave_a_bundle_are_pruned_if_unused() {
 async fn current_storage_version_needs_no_conversion() {
     let scene = Scene::prepare("stored").await;
     let policy = CrdDeletionPolicy::DeleteIfUnused;
-    scene.install(policy, scene.unconvertible("v2"), None).await;
+    scene.install(policy, scene.unconvertible("v2")).await;
     scene.widget("v2", "new", &[]).await;
     scene.world.uninstall(&scene.name).await;
     assert_has(scene.released().await, "1 custom resource is left");
@@ -268,9 +260,10 @@ async fn unreadable_custom_resources_are_reported_and_keep_their_crd() {
     let scene = Scene::prepare("unreadable").await;
     let crd = scene.unconvertible("v1");
     // The upgrade safety check cannot read the custom resources either.
-    let off = tests::with!(Preflight, crd_upgrade_safety: CheckMode::Off);
+    let off = json!({"spec": {"preflight": {"crdUpgradeSafety": "Off"}}});
     let policy = CrdDeletionPolicy::Delete;
-    scene.install(policy, crd, Some(off)).await;
+    scene.install(policy, crd).await;
+    change(scene.world, &scene.name, off).await;
     scene.widget("v1", "old", &[]).await;
     // The custom resource is in a version that is no longer the storage version.
     let objects = [scene.unconvertible("v2"), scene.operator()];

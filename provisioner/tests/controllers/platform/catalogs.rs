@@ -14,13 +14,9 @@ async fn unavailable_catalog_causes_no_worse_choice() {
     platform.define(&optional_crd("PlatformOperator")).await;
     platform.declare(json!({"package": {"name": "tide"}})).await;
     let failed = "failed to find candidate olm.bundles from the tide package";
-    for (condition, expected) in tests::rows![
-        INSTALLED => ("False", "SourceFailed", failed);
-        CATALOG_AVAILABLE => ("False", "NoCatalogs", "no catalog found");
-        UPGRADEABLE => ("Unknown", "NotInstalled", "no bundle is installed");
-    ] {
-        platform.wait_condition("tide", condition, expected).await;
-    }
+    let reason = "SourceFailed";
+    platform.becomes("tide", "False", reason, failed).await;
+    reports(&platform, ("False", "NoCatalogs", "no catalog found")).await;
     platform.define(&optional_crd("CatalogSource")).await;
     // Invalid catalogs are reported, and do not affect the others.
     for (name, spec) in tests::rows![

@@ -143,8 +143,4 @@ async fn annotation_records_the_choice_for_the_openshift_crd() {
     assert!(instance.is_none(), "{instance:?}");
     scene.annotate(recorded.into()).await;
     scene.platform.has("tide", "1.0.0").await;
-
-    // Without the annotation, a bundle is chosen again.
-    scene.forge(Value::Null).await;
-    scene.platform.has("tide", "1.1.0").await;
 }

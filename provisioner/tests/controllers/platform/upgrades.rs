@@ -1,8 +1,7 @@
 //! Upgrades along single edges, and their approval.
 
-use super::support::{Platform, bundle, packages};
+use super::support::{Platform, packages};
 use super::*;
-use crate::support::account;
 
 const LINE: [&str; 3] = ["1.0.0", "1.0.1", "1.0.2"];
 
@@ -13,7 +12,13 @@ async fn upgrades_follow_single_edges_up_to_the_approved_version() {
     let tide = platform.bundles("tide", &LINE).await;
     let surf = platform.bundles("surf", &["1.0.0", "1.1.0", "2.0.0"]).await;
     let mut sand = platform.bundles("sand", &["1.0.0"]).await;
-    sand.push(bundle_with_more_permissions(&platform, "sand", "1.0.1").await);
+    let reads_secrets = |csv: &mut Value| {
+        let permissions = &mut csv["spec"]["install"]["spec"]["clusterPermissions"][0];
+        let rule = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]});
+        permissions["rules"].as_array_mut().unwrap().push(rule);
+    };
+    let more = platform.push_changed("sand", "1.0.1", reads_secrets);
+    sand.push(more.await);
     let mut dune = platform.bundles("dune", &["1.0.0"]).await;
     let suggested = json!({"operatorframework.io/suggested-namespace": "elsewhere"});
     let moved = |csv: &mut Value| csv["metadata"]["annotations"] = suggested;
@@ -93,24 +98,4 @@ async fn upgrades_follow_single_edges_up_to_the_approved_version() {
     upgraded.unwrap();
     platform.has("wave", "1.1.0").await;
     platform.has_minors("wave", "1.37 1.1").await;
-}
-
-/// Returns a bundle with permission to read Secrets.
-async fn bundle_with_more_permissions(platform: &Platform, name: &str, version: &str) -> Value {
-    let api = "rbac.authorization.k8s.io";
-    let (version_of_api, more) = (format!("{api}/v1"), format!("{name}-more"));
-    let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]);
-    let role = json!({"apiVersion": version_of_api, "kind": "ClusterRole", "metadata": {"name": more}, "rules": rules});
-    let binding = json!({
-        "apiVersion": version_of_api, "kind": "ClusterRoleBinding", "metadata": {"name": more},
-        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": more},
-        "subjects": [account(&format!("{name}-system"), &format!("{name}-operator"))],
-    });
-    let files = tests::rows![
-        "manifests/role.yaml" => role;
-        "manifests/binding.yaml" => binding;
-    ];
-    let content = operator(name, version, &files);
-    let image = platform.push(&format!("{name}:v{version}"), &content).await;
-    bundle(name, version, &image)
 }

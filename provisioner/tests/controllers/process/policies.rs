@@ -7,8 +7,6 @@ use serde_json::Value;
 use super::*;
 use crate::support::{list, until};
 
-const MISSING: &str = "admission policies are missing";
-
 async fn notes(cluster: &Cluster) -> Vec<String> {
     let events: Api<Event> = Api::namespaced(cluster.client().unwrap(), "default");
     let mut all = list(&events).await;
@@ -35,15 +33,12 @@ async fn only_missing_policy_bindings_are_reported() {
         apply(&cluster, object).await;
     }
     let kubeconfig = support::own_kubeconfig(&cluster).await;
-    let start = || {
-        let options = Options::with_flags(&["--resync=10s"]);
-        let kubeconfig = Some(kubeconfig.clone());
-        Provisioner::start(&cluster, tests::with!(options => kubeconfig: kubeconfig))
-    };
+    let options = Options::with_flags(&["--resync=10s"]);
+    let options = tests::with!(options => kubeconfig: Some(kubeconfig));
 
     // The provisioner becomes ready nevertheless.
-    let provisioner = start().await;
-    let line = provisioner.wait_log(MISSING).await;
+    let provisioner = Provisioner::start(&cluster, options).await;
+    let line = provisioner.wait_log("admission policies are missing").await;
     assert_eq!(line["level"], "WARN");
     let object = "ValidatingAdmissionPolicyBinding bundle-deletion";
     assert_eq!(line["objects"], object);
@@ -59,14 +54,5 @@ async fn only_missing_policy_bindings_are_reported() {
     apply(&cluster, &missing[0]).await;
     provisioner.wait_log("all admission policies exist").await;
     provisioner.counts(&format!("{missing_are} 0")).await;
-    drop(provisioner);
-
-    let provisioner = start().await;
-    provisioner.wait_log("checked the admission policies").await;
-    provisioner.counts(&format!("{missing_are} 0")).await;
-    let unexpected = [MISSING, "failed to check the admission policies; retrying"];
-    for line in provisioner.lines() {
-        tests::assert_rows!(unexpected.iter().any(|message| line["message"] == *message) => false, "{line}");
-    }
     assert_eq!(notes(&cluster).await, [note]);
 }

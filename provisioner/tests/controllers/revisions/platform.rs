@@ -7,7 +7,6 @@ use crate::support::{define, operator_conditions, prepare, without_controllers};
 
 /// More than [`MAX_ROLLOUTS`].
 const INSTANCES: usize = 7;
-/// The number of rollouts that run at once.
 const MAX_ROLLOUTS: usize = 4;
 
 impl Fixture<'_> {

@@ -6,7 +6,7 @@ use kube::api::{WatchEvent, WatchParams};
 use manifests::api::bundle_instance::{Recreate, Upgrade};
 
 use super::*;
-use crate::support::notes;
+use crate::support::{ApiObject, notes};
 
 impl Fixture<'_> {
     fn fixed(&self, text: &str) -> Value {
@@ -29,8 +29,7 @@ impl Fixture<'_> {
 
     async fn uid<K>(&self, name: &str) -> Option<String>
     where
-        K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-        K: Clone + DeserializeOwned + Debug,
+        K: ApiObject + kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         self.api::<K>().get(name).await.unwrap().uid()
     }
@@ -66,13 +65,10 @@ async fn immutable_objects_are_not_upgraded_without_permission() {
         assert_has(&message, &(line + remedy));
     }
     assert_has(&message, "is still installed");
-    assert_eq!(fixture.condition("Progressing").await.0, "Blocked");
     fixture.has_reason("Stalled Blocked").await;
     assert_eq!(uids().await, before);
     assert_eq!(fixture.text("other").await.as_deref(), Some("1"));
-    let live = fixture.read().await;
-    assert_eq!(super::conditions::verdict(&live, 1).2, "Failed");
-    assert_eq!(live.status.unwrap().revisions.len(), 1);
+    assert_eq!(fixture.read().await.status.unwrap().revisions.len(), 1);
 
     delete(&fixture.maps(), "fixed").await;
     let is_other = |text: &String| !text.contains("/fixed:") && text.contains("/binding:");

@@ -10,14 +10,6 @@ fn stalled(generation: i64) -> Value {
         "conditions": [{"type": "Stalled", "status": "True", "reason": "Broken", "message": "broken"}]})
 }
 
-fn bounded(fixture: &Fixture<'_>, maximum: u8) -> Value {
-    let mut crd = fixture.widget_crd();
-    crd["metadata"]["labels"] = json!({"of": "bundle"});
-    let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    schema["properties"]["spec"]["properties"]["size"]["maximum"] = json!(maximum);
-    crd
-}
-
 impl Fixture<'_> {
     async fn install_with_rollback(&self, objects: &[Value], deadline: Option<i64>) {
         let mut declared = self.declare(objects).await;
@@ -43,14 +35,6 @@ fn with_broken_widget(fixture: &Fixture<'_>, text: &str) -> [Value; 3] {
     [fixture.widget_crd(), fixture.widget("broken", 1), map]
 }
 
-/// Installs the first version of a bundle that is rolled back after failures, and lets its Widget fail.
-async fn install_with_failure(fixture: &Fixture<'_>) {
-    let first = with_broken_widget(fixture, "1");
-    fixture.install_with_rollback(&first, None).await;
-    fixture.observe("broken", stalled(1)).await;
-    fixture.wait("Healthy", "False").await;
-}
-
 // `rollback: OnFailure` counts only failures of objects that the rollout changed, or that began after the rollout started,
 // also after a restart.
 #[tokio::test]
@@ -62,7 +46,10 @@ async fn only_later_failure_causes_a_rollback_after_a_restart() {
     let world = World::bare(cluster);
     let earlier = Fixture::new(&world, "restarted").await;
     let later = Fixture::new(&world, "later").await;
-    install_with_failure(&earlier).await;
+    let first = with_broken_widget(&earlier, "1");
+    earlier.install_with_rollback(&first, None).await;
+    earlier.observe("broken", stalled(1)).await;
+    earlier.wait("Healthy", "False").await;
     // No operator observes generation 2 of this Widget, so that the rollout continues.
     let operand = |size| later.widget("operand", size);
     let mut first = with_broken_widget(&later, "1").to_vec();
@@ -96,20 +83,28 @@ async fn only_later_failure_causes_a_rollback_after_a_restart() {
     later.uninstall().await;
 }
 
-// A rollback that is blocked at the deadline is not abandoned: the failed revision does not become active.
+// Pausing an instance restarts the deadline. A rollback that is blocked after the deadline is not abandoned: the failed revision
+// does not become active.
 #[tokio::test]
-async fn blocked_rollback_outlives_the_deadline() {
+async fn blocked_rollback_outlives_a_deadline_that_a_pause_restarts() {
+    const DEADLINE: i64 = 8;
     let fixture = Fixture::new(running().await, "blocked").await;
     let objects = |text: &str, size: u8, is_immutable: bool| {
         let map = tests::with!(fixture.map("changed", text) => |map| map["immutable"] = json!(is_immutable));
         [fixture.widget_crd(), fixture.widget("operand", size), map]
     };
-    let first = objects("1", 1, false);
-    fixture.install_with_rollback(&first, Some(3)).await;
+    let (first, deadline) = (objects("1", 1, false), Some(DEADLINE));
+    fixture.install_with_rollback(&first, deadline).await;
     fixture.observe_generation("operand", 1).await;
     fixture.is_active(1).await;
     // No operator observes generation 2, and the ConfigMap cannot be changed back.
     fixture.upgrade("v2", &objects("2", 2, true)).await;
+    fixture.has_reason("Progressing WaitingForHealth").await;
+    fixture.change(json!({"paused": true})).await;
+    fixture.has_reason("Progressing Paused").await;
+    sleep(Duration::from_secs(DEADLINE.unsigned_abs())).await;
+    fixture.change(json!({"paused": false})).await;
+    fixture.is_not_given_up(OBSERVATION).await;
     fixture.reports("rollback failed").await;
     observe(2 * OBSERVATION, async || {
         let status = fixture.read().await.status.unwrap();
@@ -120,27 +115,6 @@ async fn blocked_rollback_outlives_the_deadline() {
     delete(&fixture.maps(), "changed").await;
     fixture.has_reason("Installed RolledBack").await;
     fixture.has_text(ROLLOUT_TIMEOUT, "changed", "1").await;
-    fixture.uninstall().await;
-}
-
-#[tokio::test]
-async fn pause_restarts_the_deadline() {
-    const DEADLINE: i64 = 8;
-    let fixture = Fixture::new(running().await, "paused").await;
-    let objects = |size: u8| [fixture.widget_crd(), fixture.widget("operand", size)];
-    let deadline = Some(DEADLINE);
-    fixture.install_with_rollback(&objects(1), deadline).await;
-    fixture.observe_generation("operand", 1).await;
-    fixture.is_active(1).await;
-    fixture.upgrade("v2", &objects(2)).await;
-    fixture.has_reason("Progressing WaitingForHealth").await;
-    fixture.change(json!({"paused": true})).await;
-    fixture.has_reason("Progressing Paused").await;
-    sleep(Duration::from_secs(DEADLINE.unsigned_abs())).await;
-    fixture.change(json!({"paused": false})).await;
-    fixture.is_not_given_up(OBSERVATION).await;
-    fixture.observe_generation("operand", 2).await;
-    fixture.is_active(2).await;
     fixture.uninstall().await;
 }
 
@@ -198,7 +172,11 @@ async fn revisions_list_the_uses_of_removed_apis() {
 async fn repair_after_rollback_keeps_the_newer_crd() {
     let fixture = Fixture::new(running().await, "newer").await;
     let objects = |text: &str, size: u8, maximum: u8| {
-        let (crd, map) = (bounded(&fixture, maximum), fixture.map("changed", text));
+        let mut crd = fixture.widget_crd();
+        crd["metadata"]["labels"] = json!({"of": "bundle"});
+        let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        schema["properties"]["spec"]["properties"]["size"]["maximum"] = json!(maximum);
+        let map = fixture.map("changed", text);
         [crd, fixture.widget("operand", size), map]
     };
     let first = objects("1", 1, 10);

@@ -114,7 +114,6 @@ pub(crate) fn operator_conditions() -> Value {
     crd
 }
 
-/// Returns a ConfigMap, the simplest kind of object.
 pub(crate) fn config_map(namespace: &str, name: &str, text: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace},

@@ -49,10 +49,8 @@ impl Kubelet {
     }
 
     pub(crate) async fn job(&self, bundle: &str) -> Job {
-        found(&format!("Job of {bundle}"), async || {
-            self.find_job(bundle).await
-        })
-        .await
+        let find = async || self.find_job(bundle).await;
+        found(&format!("Job of {bundle}"), find).await
     }
 
     /// Waits for the unfinished pod of a Bundle's Job, and returns it.
@@ -71,9 +69,8 @@ impl Kubelet {
     pub(crate) async fn token(&self, pod: &Pod) -> String {
         let volumes = pod.spec.as_ref().unwrap().volumes.iter().flatten();
         let projected = volumes.filter_map(|volume| volume.projected.as_ref()?.sources.clone());
-        let mut tokens = projected
-            .flatten()
-            .filter_map(|source| source.service_account_token);
+        let sources = projected.flatten();
+        let mut tokens = sources.filter_map(|source| source.service_account_token);
         let audience = tokens.next().unwrap().audience;
         self.token_for(pod, audience.into_iter().collect()).await
     }

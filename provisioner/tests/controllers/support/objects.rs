@@ -15,47 +15,41 @@ use serde_json::{Value, json};
 
 use super::{World, wait_for};
 
-/// Applies any object as cluster admin.
+/// An object that the API server returns.
+pub(crate) trait ApiObject: Clone + DeserializeOwned + Debug {}
+
+impl<K: Clone + DeserializeOwned + Debug> ApiObject for K {}
+
 pub(crate) async fn apply(cluster: &Cluster, object: &Value) {
     cluster.apply(object, DryRun::No).await.unwrap();
 }
 
-/// Applies a CRD, and waits until the API server serves it.
 pub(crate) async fn define(cluster: &Cluster, crd: &Value) {
     apply(cluster, crd).await;
     let name = crd["metadata"]["name"].as_str().unwrap();
     cluster.wait_established(name).await.unwrap();
 }
 
-pub(crate) async fn merge<K>(api: &Api<K>, name: &str, patch: &Value) -> K
-where
-    K: Clone + DeserializeOwned + Debug,
-{
+pub(crate) async fn merge<K: ApiObject>(api: &Api<K>, name: &str, patch: &Value) -> K {
     let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
     api.patch(name, &params, &patch).await.unwrap()
 }
 
-pub(crate) async fn merge_status<K>(api: &Api<K>, name: &str, patch: &Value) -> K
-where
-    K: DeserializeOwned,
-{
+pub(crate) async fn merge_status<K: ApiObject>(api: &Api<K>, name: &str, patch: &Value) -> K {
     let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
     api.patch_status(name, &params, &patch).await.unwrap()
 }
 
 pub(crate) async fn patch_as<K>(api: &Api<K>, name: &str, manager: &str, patch: &Value) -> K
 where
-    K: Clone + DeserializeOwned + Debug,
+    K: ApiObject,
 {
     let params = tests::with!(PatchParams, field_manager: Some(manager.to_owned()));
     let patch = Patch::Merge(patch);
     api.patch(name, &params, &patch).await.unwrap()
 }
 
-pub(crate) async fn delete<K>(api: &Api<K>, name: &str)
-where
-    K: Clone + DeserializeOwned + Debug,
-{
+pub(crate) async fn delete<K: ApiObject>(api: &Api<K>, name: &str) {
     api.delete(name, &DeleteParams::default()).await.unwrap();
 }
 
@@ -84,7 +78,6 @@ pub(crate) async fn notes(world: &World, about: &str, reason: &str) -> Vec<Strin
     notes
 }
 
-/// Creates a quota, and waits until the quota is enforced.
 pub(crate) async fn quota(
     world: &World,
     namespace: &str,
@@ -97,10 +90,8 @@ pub(crate) async fn quota(
     });
     world.apply(&quota).await;
     let quotas: Api<ResourceQuota> = Api::namespaced(world.client(), namespace);
-    wait_for(quotas.clone(), name, "counted", |quota: &ResourceQuota| {
-        quota.status.as_ref()?.used.as_ref().map(drop)
-    })
-    .await;
+    let is_counted = |quota: &ResourceQuota| quota.status.as_ref()?.used.as_ref().map(drop);
+    wait_for(quotas.clone(), name, "counted", is_counted).await;
     quotas
 }
 
@@ -108,17 +99,11 @@ pub(crate) fn namespace_object(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-pub(crate) async fn create<K>(api: &Api<K>, object: &K) -> K
-where
-    K: Clone + DeserializeOwned + Debug + Serialize,
-{
+pub(crate) async fn create<K: ApiObject + Serialize>(api: &Api<K>, object: &K) -> K {
     api.create(&PostParams::default(), object).await.unwrap()
 }
 
-pub(crate) async fn list<K>(api: &Api<K>) -> Vec<K>
-where
-    K: Clone + DeserializeOwned + Debug,
-{
+pub(crate) async fn list<K: ApiObject>(api: &Api<K>) -> Vec<K> {
     api.list(&ListParams::default()).await.unwrap().items
 }
 

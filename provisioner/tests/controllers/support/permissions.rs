@@ -83,7 +83,6 @@ pub(crate) async fn kubeconfig_of(cluster: &Cluster, account: &ServiceAccountRef
     kubeconfig.to_string()
 }
 
-/// Returns a kubeconfig with a token of the provisioner's account.
 pub(crate) async fn own_kubeconfig(cluster: &Cluster) -> String {
     let (name, namespace) = ("provisioner".to_owned(), SYSTEM.to_owned());
     kubeconfig_of(cluster, &ServiceAccountRef { name, namespace }).await

@@ -150,14 +150,11 @@ impl Provisioner {
     }
 
     pub(crate) async fn pid(&self) -> u32 {
-        eventually("running", async || {
+        let pid = eventually("running", async || {
             let pid = fs::read_to_string(self.dir.path().join("pid"));
             pid.map_err(|error| error.to_string())
-        })
-        .await
-        .trim()
-        .parse()
-        .unwrap()
+        });
+        pid.await.trim().parse().unwrap()
     }
 
     /// Sends a signal to the process: `TERM`, `INT`, `KILL`, `STOP`, `CONT`.

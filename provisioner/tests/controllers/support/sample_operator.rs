@@ -54,8 +54,12 @@ impl Play {
         let name = unique(prefix);
         let space = format!("{name}-space");
         world.apply(&namespace_object(&space)).await;
+        // All built-in kinds, and the project's.
+        let mut kinds = listable(world.client()).await.unwrap();
+        let is_other = |group: &str| group.ends_with(".example.com");
+        kinds.retain(|kind| !NOT_OURS.contains(&kind.kind.as_str()) && !is_other(&kind.group));
         let mut play = Self {
-            kinds: kinds(world.client()).await,
+            kinds,
             name,
             space,
             images: [const { String::new() }; 3],
@@ -70,7 +74,6 @@ impl Play {
         play
     }
 
-    /// Returns an instance whose first version is installed.
     pub(crate) async fn installed(world: &World, prefix: &str) -> Self {
         let play = Self::new(world, prefix).await;
         play.install(world, 1).await;
@@ -78,7 +81,6 @@ impl Play {
         play
     }
 
-    /// Fetches the images from another host.
     pub(crate) fn behind(mut self, registry: &str, host: &str) -> Self {
         self.images = self.images.map(|image| image.replace(registry, host));
         self
@@ -150,12 +152,6 @@ impl Play {
         merge::<BundleInstance>(&world.api(), &self.name, &patch).await;
     }
 
-    /// Rolls back to the revision with this number.
-    pub(crate) async fn roll_back(&self, world: &World, number: i64) {
-        let patch = json!({"spec": {"rollbackTo": number}});
-        merge::<BundleInstance>(&world.api(), &self.name, &patch).await;
-    }
-
     pub(crate) async fn remove(&self, world: &World) {
         delete::<BundleInstance>(&world.api(), &self.name).await;
     }
@@ -163,8 +159,8 @@ impl Play {
     /// Waits until the instance reports a version as installed and healthy, and until exactly the objects of that version
     /// exist in their desired state.
     pub(crate) async fn settled(&self, world: &World, version: usize) {
-        self.settled_as(world, version, "InstallationSucceeded")
-            .await;
+        let reason = "InstallationSucceeded";
+        self.settled_as(world, version, reason).await;
     }
 
     /// Like [`Play::settled`], with the reason of the condition Installed.
@@ -228,7 +224,6 @@ impl Play {
         Ok(())
     }
 
-    /// Waits until neither the instance nor any of its objects exists.
     pub(crate) async fn wait_deleted(&self, world: &World) {
         super::wait_deleted::<BundleInstance>(world.api(), &self.name).await;
         let client = world.client();
@@ -239,7 +234,6 @@ impl Play {
         .await;
     }
 
-    /// Removes the instance with all its objects.
     pub(crate) async fn uninstall(&self, world: &World) {
         self.remove(world).await;
         self.wait_deleted(world).await;
@@ -297,12 +291,4 @@ impl Play {
 
 fn line(kind: &str, namespace: &str, name: &str) -> String {
     format!("{kind} {namespace}/{name}")
-}
-
-/// Returns all built-in kinds that can be listed, and the project's kinds.
-async fn kinds(client: Client) -> Vec<ApiResource> {
-    let mut kinds = listable(client).await.unwrap();
-    let is_other = |group: &str| group.ends_with(".example.com");
-    kinds.retain(|kind| !NOT_OURS.contains(&kind.kind.as_str()) && !is_other(&kind.group));
-    kinds
 }

@@ -124,7 +124,6 @@ impl Line {
     }
 }
 
-/// Forwards data until one side ends.
 async fn pass(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {

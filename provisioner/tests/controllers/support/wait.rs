@@ -23,10 +23,8 @@ pub(crate) async fn wait_for<K: Watched>(
     description: &str,
     predicate: impl Fn(&K) -> Option<()>,
 ) -> K {
-    let found = wait::object(api, name, WAIT_TIMEOUT, |object| {
-        predicate(object).is_some()
-    })
-    .await;
+    let is_desired = |object: &K| predicate(object).is_some();
+    let found = wait::object(api, name, WAIT_TIMEOUT, is_desired).await;
     found.unwrap_or_else(|last| {
         let logs = provisioner_process::logs(name);
         panic!("{name}: not {description} after {WAIT_TIMEOUT:?}: {last}\n{logs}")
@@ -108,7 +106,6 @@ pub(crate) async fn within<T>(
     })
 }
 
-/// Repeats a lookup until it has a result, and returns the result.
 pub(crate) async fn found<T>(description: &str, mut read: impl AsyncFnMut() -> Option<T>) -> T {
     let missing = || "no result".to_owned();
     eventually(description, async || read().await.ok_or_else(missing)).await

@@ -17,9 +17,12 @@ use crate::e2e::{
 impl World {
     /// Waits until a condition of the CatalogSource `drift` names the image in use.
     async fn resolves(&self, image: &str) {
-        self.wait_source_status(MARKETPLACE, "drift", image, |status| {
-            line(&status.conditions, "resolved_image").starts_with("True ")
-                && message(&status.conditions, "resolved_image") == image
+        let sources = self.sources(MARKETPLACE);
+        wait::until_within(wait::LONG_TIMEOUT, sources, "drift", image, |source| {
+            source.status.as_ref().is_some_and(|status| {
+                line(&status.conditions, "resolved_image").starts_with("True ")
+                    && message(&status.conditions, "resolved_image") == image
+            })
         })
         .await;
     }

@@ -108,8 +108,7 @@ fn undecidable_change_needs_a_check_of_custom_resources() {
 fn unsupported_rules_and_expressions_are_reported() {
     let rules = |rules: &[&str]| {
         let rule = |rule| json!({"rule": rule, "message": "m"});
-        let rules: Vec<_> = rules.iter().map(rule).collect();
-        json!({"type": "string", "x-kubernetes-validations": rules})
+        json!({"type": "string", "x-kubernetes-validations": rules.iter().map(rule).collect::<Vec<_>>()})
     };
     let unchecked = vec!["spec.a: rule \"self != 'b'\"".to_owned()];
     assert_rows!(change(rules(&["self != 'a'"]), rules(&["self != 'b'", "self != 'a'"])) => with!(Comparison, unchecked));

@@ -18,13 +18,12 @@ fn manifest(versions: &str, stored: &str) -> Value {
         })
     };
     let versions: Vec<Value> = versions.split(' ').map(version).collect();
-    let stored: Vec<&str> = stored.split_whitespace().collect();
     json!({
         "spec": {
             "group": "example.com", "scope": "Namespaced", "names": {"plural": "etcds", "kind": "Etcd"},
             "versions": versions,
         },
-        "status": {"storedVersions": stored},
+        "status": {"storedVersions": stored.split_whitespace().collect::<Vec<_>>()},
     })
 }
 

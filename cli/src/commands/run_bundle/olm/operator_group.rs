@@ -135,10 +135,7 @@ fn describe_targets(group: &OperatorGroup) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn set(names: &[&str]) -> BTreeSet<String> {
-        names.iter().map(|name| (*name).to_owned()).collect()
-    }
+    use crate::testing::set;
 
     fn group(name: &str, targets: &[&str]) -> OperatorGroup {
         object!({"metadata": {"name": name}, "spec": {"targetNamespaces": targets}})

@@ -110,11 +110,10 @@ fn deadline_runs_until_a_generation_is_ready_for_the_first_time() {
 fn another_attempt_on_request_starts_the_deadline_again() {
     let mut status = status("Blocked");
     let declared = declaration(1, 60);
-    let retried = with!(Declaration, is_retried: true; ..declared);
     for (second, declared, expected) in ::tests::rows![
         0, &declared => "Unknown Reconciling/ProgressingWithRetry 0";
         60, &declared => "False Stalled/ProgressDeadlineExceeded 0";
-        70, &retried => "Unknown Reconciling/ProgressingWithRetry 70";
+        70, &with!(Declaration, is_retried: true; ..declared) => "Unknown Reconciling/ProgressingWithRetry 70";
         129, &declared => "Unknown Reconciling/ProgressingWithRetry 70";
         130, &declared => "False Stalled/ProgressDeadlineExceeded 70";
     ] {
@@ -126,14 +125,12 @@ fn another_attempt_on_request_starts_the_deadline_again() {
 // A restart of the provisioner loses what the informers have observed.
 #[test]
 fn lost_observation_changes_nothing() {
-    let own = with!(Facts, remedy: Some(Remedy::Own); ..BLOCKED);
-    let failed = with!(Facts, objects: Objects::Failed; ..READY);
     let declared = declaration(1, 60);
     for (activity, facts, expected) in ::tests::rows![
         "UpToDate", READY => "True";
         "WaitingForHealth", SLOW => "Unknown Reconciling/Progressing 0";
-        "Blocked", own => "False Stalled/Blocked 0";
-        "UpToDate", failed => "False Stalled/Unhealthy 0";
+        "Blocked", with!(Facts, remedy: Some(Remedy::Own); ..BLOCKED) => "False Stalled/Blocked 0";
+        "UpToDate", with!(Facts, objects: Objects::Failed; ..READY) => "False Stalled/Unhealthy 0";
     ] {
         let mut status = status(activity);
         let unhealthy = condition(condition::HEALTHY, "False", reason::UNHEALTHY, "");
@@ -205,25 +202,21 @@ fn instance(metadata: &Value, paused: bool, conditions: &[(&str, &str, &str)]) -
 #[test]
 fn phase_is_one_word() {
     let ready = ("Ready", "True", "UpToDate");
-    let unknown = ("Ready", "Unknown", "Applying");
     let not = ("Ready", "False", "Unhealthy");
-    let reconciling = ("Reconciling", "True", "Progressing");
-    let stalled = ("Stalled", "True", "Unhealthy");
     let healthy = ("Healthy", "True", "Healthy");
     let unhealthy = ("Healthy", "False", "Unhealthy");
     let progressing = |reason| ("Progressing", "True", reason);
     let none = json!({"generation": 2});
     let newer = json!({"generation": 3});
-    let terminating = json!({"generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z"});
     assert_each!(|metadata, paused, conditions, word| phase(&instance(metadata, paused, &conditions), at(0)).to_string() => word;
         &none, false, vec![ready] => "Ready";
-        &none, false, vec![unknown, reconciling] => "Reconciling";
-        &none, false, vec![not, stalled] => "Stalled";
+        &none, false, vec![("Ready", "Unknown", "Applying"), ("Reconciling", "True", "Progressing")] => "Reconciling";
+        &none, false, vec![not, ("Stalled", "True", "Unhealthy")] => "Stalled";
         &none, false, vec![not] => "NotReady";
         &none, true, vec![ready] => "Paused";
         &newer, false, vec![ready] => "Reconciling";
         &newer, true, vec![ready] => "Reconciling";
-        &terminating, true, vec![ready] => "Terminating";
+        &json!({"generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z"}), true, vec![ready] => "Terminating";
         // An older provisioner wrote these conditions.
         &none, false, vec![healthy, progressing("UpToDate")] => "Ready";
         &none, false, vec![unhealthy, progressing("WaitingForHealth")] => "Reconciling";

@@ -17,13 +17,10 @@ fn catalog(spec: &Value) -> CatalogSource {
 
 #[test]
 fn ready_server_precedes_the_image() {
-    let image = json!({"sourceType": "grpc", "image": "a:1"});
-    let service = json!({"sourceType": "grpc", "image": "", "address": "b:2"});
-    let map = json!({"sourceType": "configmap", "configMap": "m"});
     for (spec, declared) in ::tests::rows![
-        &image => DeclaredLocation::Image("a:1");
-        &service => DeclaredLocation::Served("b:2".into());
-        &map => DeclaredLocation::ConfigMap("m");
+        &json!({"sourceType": "grpc", "image": "a:1"}) => DeclaredLocation::Image("a:1");
+        &json!({"sourceType": "grpc", "image": "", "address": "b:2"}) => DeclaredLocation::Served("b:2".into());
+        &json!({"sourceType": "configmap", "configMap": "m"}) => DeclaredLocation::ConfigMap("m");
     ] {
         assert_rows!(catalog(spec).place(true).as_ref() => Ok(&declared));
         for (address, state) in [("olm:1", "IDLE"), ("", "READY")] {
@@ -80,22 +77,20 @@ fn both_forms_have_a_location() {
 // parity: source-18
 #[test]
 fn missing_or_ambiguous_location_is_rejected() {
+    const NEITHER: &str = "image and address unset: at least one must be set for sourcetype: grpc";
     for (spec, message) in ::tests::rows![
         json!({}) => "one of spec.catalogImageSource, spec.catalogServiceSource or spec.configMapSource must be set";
         json!({"image": "a:1"})
             => "sourcetype unset: must be grpc for an image or an address, configmap for a ConfigMap; or set \
              spec.catalogImageSource, spec.catalogServiceSource or spec.configMapSource";
-        json!({"sourceType": "grpc", "configMap": "m"})
-            => "image and address unset: at least one must be set for sourcetype: grpc";
-        json!({"sourceType": "grpc", "address": ""})
-            => "image and address unset: at least one must be set for sourcetype: grpc";
+        json!({"sourceType": "grpc", "configMap": "m"}) => NEITHER;
+        json!({"sourceType": "grpc", "address": ""}) => NEITHER;
         json!({"sourceType": "configmap", "image": "a:1"}) => "configmap name unset: must be set for sourcetype: configmap";
         json!({"sourceType": "internal", "configMap": ""}) => "configmap name unset: must be set for sourcetype: internal";
         json!({"sourceType": "foo", "image": "a:1"}) => "unknown sourcetype: foo: must be grpc or configmap";
         json!({"sourceType": "configMap", "configMap": "m"}) => "unknown sourcetype: configMap: must be grpc or configmap";
         json!({"catalogImageSource": {}}) => "spec.catalogImageSource.catalogImage unset: must specify the catalog";
-        json!({"catalogServiceSource": {"address": ""}}) => "spec.catalogServiceSource.address unset: must specify the \
-                                                             catalog";
+        json!({"catalogServiceSource": {"address": ""}}) => "spec.catalogServiceSource.address unset: must specify the catalog";
         json!({"configMapSource": {}}) => "spec.configMapSource.configMap unset: must specify the catalog";
         json!({"catalogImageSource": {"catalogImage": "a"}, "configMapSource": {"configMap": "m"}})
             => "exactly one of spec.catalogImageSource, spec.configMapSource must be set; remove the others";

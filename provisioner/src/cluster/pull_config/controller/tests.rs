@@ -25,6 +25,8 @@ fn only_served_and_named_objects_are_watched() {
                 "Image /cluster", "Proxy /cluster", "Secret openshift-config/pull-secret", "ConfigMap openshift-config/cas",
                 "ConfigMap openshift-config/more",
             ];
+        &[Image, Proxy], vec![ca("cas"), one(Proxy, json!({"trustedCA": {"name": ""}}))]
+            => vec!["Image /cluster", "Proxy /cluster", "Secret openshift-config/pull-secret", "ConfigMap openshift-config/cas"];
         &[Image], vec![ca("cas,metadata.name!=x")] => vec!["Image /cluster", "Secret openshift-config/pull-secret"];
     ] {
         let kinds = kinds().into_iter();

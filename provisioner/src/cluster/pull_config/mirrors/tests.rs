@@ -53,24 +53,21 @@ fn rule_lines(mirrors: &Mirrors) -> Vec<String> {
 
 #[test]
 fn order_of_mirrors_agrees_with_each_list() {
-    for (lists, order) in [
-        (&[&["a"][..]][..], &["a"][..]),
-        (&[&["b", "a"]], &["b", "a"]),
-        (&[&["b", "c"], &["a", "b"]], &["a", "b", "c"]),
-        (&[&["a", "c"], &["b"]], &["a", "b", "c"]),
+    assert_each!(|lists, order| ordered("zz", &lists.iter().map(|list| list.to_vec()).collect::<Vec<_>>()) => order;
+        &[&["a"][..]][..] => &["a"][..];
+        &[&["b", "a"]] => &["b", "a"];
+        &[&["b", "c"], &["a", "b"]] => &["a", "b", "c"];
+        &[&["a", "c"], &["b"]] => &["a", "b", "c"];
         // Contradictions are resolved by the order of names.
-        (&[&["b", "a"], &["a", "b"]], &["a", "b"]),
-        (&[&["z", "x"], &["x", "z"], &["y"]], &["y", "x", "z"]),
+        &[&["b", "a"], &["a", "b"]] => &["a", "b"];
+        &[&["z", "x"], &["x", "z"], &["y"]] => &["y", "x", "z"];
         // The source is one of its mirrors.
-        (&[&["a", "zz", "b"]], &["a", "zz", "b"]),
-        (&[&["a", "zz"]], &["a"]),
-        (&[&["a", "a"]], &["a"]),
-        (&[&[]], &[]),
-        (&[], &[]),
-    ] {
-        let lists: Vec<Vec<&str>> = lists.iter().map(|list| list.to_vec()).collect();
-        assert_eq!(ordered("zz", &lists), order, "{lists:?}");
-    }
+        &[&["a", "zz", "b"]] => &["a", "zz", "b"];
+        &[&["a", "zz"]] => &["a"];
+        &[&["a", "a"]] => &["a"];
+        &[&[]] => &[];
+        &[] => &[];
+    );
 }
 
 #[test]

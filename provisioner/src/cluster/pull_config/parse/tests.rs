@@ -99,17 +99,6 @@ fn flags_precede_the_cluster_configuration() {
 }
 
 #[test]
-fn ca_config_map_is_the_one_that_the_cluster_names() {
-    let name = |all: Vec<_>, source| named(&objects(all), source);
-    let spec = || image(json!({"additionalTrustedCA": {"name": "cas"}}));
-    assert_rows!(name(vec![spec()], Source::ImageAuthorities) => Some("cas".to_owned()));
-    assert_eq!(name(vec![spec()], Source::ProxyAuthorities), None);
-    let proxy = || proxy(json!({"trustedCA": {"name": ""}}), json!({}));
-    assert_eq!(name(vec![proxy()], Source::ProxyAuthorities), None);
-    assert_eq!(name(Vec::new(), Source::ImageAuthorities), None);
-}
-
-#[test]
 fn unusable_configuration_is_skipped_and_reported() {
     let ca = TestCa::new("lab");
     let good = ca.pem();

@@ -93,13 +93,11 @@ mod tests {
     }
 
     fn job(owner: &Value) -> Job {
-        let metadata = json!({"name": "j", "uid": "job", "ownerReferences": [owner]});
-        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+        object!({"metadata": {"name": "j", "uid": "job", "ownerReferences": [owner]}})
     }
 
     fn pod(owners: &[Value]) -> Pod {
-        let metadata = json!({"name": "p", "uid": "pod", "ownerReferences": owners});
-        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+        object!({"metadata": {"name": "p", "uid": "pod", "ownerReferences": owners}})
     }
 
     #[test]

@@ -159,13 +159,12 @@ mod tests {
 
     fn job(bundle: &str, ended: Option<&str>) -> Job {
         let conditions = ended.map(|type_| json!({"type": type_, "status": "True"}));
-        serde_json::from_value(json!({
+        object!({
             "metadata": {"name": bundle, "ownerReferences": [{
                 "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "name": bundle, "uid": bundle, "controller": true,
             }]},
             "status": {"conditions": conditions.as_slice()},
-        }))
-        .unwrap()
+        })
     }
 
     fn list(turns: &JobQueue, jobs: &[Job]) {

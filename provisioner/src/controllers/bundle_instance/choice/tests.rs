@@ -6,6 +6,7 @@ use crate::{
     controllers::bundle_instance::revisions::tests::{revision, status},
     fixtures::spec,
 };
+use RevisionState::{Active, Archived, RollingOut};
 
 fn bundle(name: &str, phase: Phase) -> Bundle {
     object!({"metadata": {"name": name}, "status": {"phase": phase}})
@@ -23,7 +24,6 @@ fn decided(goal: &Goal<'_>) -> String {
 
 #[test]
 fn goal_follows_the_pin_the_failure_and_the_template() {
-    use RevisionState::{Active, Archived, RollingOut};
     let ready = bundle("new", Phase::Unpacked);
     let pending = bundle("new", Phase::Pending);
     let old = bundle("old", Phase::Unpacked);
@@ -72,7 +72,6 @@ fn goal_follows_the_pin_the_failure_and_the_template() {
 
 #[test]
 fn half_applied_revision_is_rolled_out_again() {
-    use RevisionState::{Active, Archived, RollingOut};
     let spec = spec(&json!({}));
     let number = |states: &[RevisionState], applied: Option<&str>| {
         let status = with!(status(states) => applied_digest: applied.map(str::to_owned));
@@ -100,29 +99,20 @@ fn half_applied_revision_is_rolled_out_again() {
 
 #[test]
 fn lost_rollback_is_rolled_out_again() {
-    use RevisionState::{Active, Archived};
     let spec = spec(&json!({}));
     let ready = bundle("new", Phase::Unpacked);
     let installed = bundle("old", Phase::Unpacked);
-    let goal = |states: &[RevisionState], applied: Option<&str>, installed: Option<&Bundle>| {
+    assert_each!(|states, applied, installed, expected| {
         let status = with!(status(states) => applied_digest: applied.map(str::to_owned),
             failed_template_hash: Some("hash-2".to_owned()));
-        let choices = Choices {
-            spec: &spec,
-            status: &status,
-            hash: "hash-2",
-            desired: Some(&ready),
-            installed,
-        };
-        decided(&choices.goal())
-    };
-    assert_rows! {
-        goal(&[Archived, Archived], Some("revision sha256:1"), Some(&installed)) => "revision 1";
-        goal(&[Archived, Archived], Some("revision sha256:3"), None) => "keep";
-        goal(&[Archived, Archived], Some("key"), None) => "keep";
-        goal(&[Archived, Archived], None, None) => "keep";
-        goal(&[Active, Archived], Some("revision sha256:1"), Some(&installed)) => "keep";
+        decided(&Choices { spec: &spec, status: &status, hash: "hash-2", desired: Some(&ready), installed }.goal())
+    } => expected;
+        &[Archived, Archived][..], Some("revision sha256:1"), Some(&installed) => "revision 1";
+        &[Archived, Archived], Some("revision sha256:3"), None => "keep";
+        &[Archived, Archived], Some("key"), None => "keep";
+        &[Archived, Archived], None, None => "keep";
+        &[Active, Archived], Some("revision sha256:1"), Some(&installed) => "keep";
         // No record has the installed objects.
-        goal(&[Archived, Archived], Some("revision sha256:3"), Some(&installed)) => "bundle old";
-    }
+        &[Archived, Archived], Some("revision sha256:3"), Some(&installed) => "bundle old";
+    );
 }

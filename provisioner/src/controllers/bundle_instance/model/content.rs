@@ -54,7 +54,6 @@ impl Content {
         Self(objects.iter().copied().collect())
     }
 
-    /// Renders the objects of the bundle with a configuration.
     pub(super) fn objects(&self, config: u8) -> Vec<Object> {
         let object = |(name, value): (&&str, &u8)| object(name, *value, config);
         self.0.iter().map(object).collect()

@@ -57,7 +57,6 @@ pub(super) fn settled(install: RolloutState, health: HealthState) -> RolloutResu
 
 const MAX_LISTED: usize = 4;
 
-/// Returns an inventory as the status lists it.
 pub(super) fn listed(inventory: &Inventory) -> Listed {
     inventory_status::list(inventory, MAX_LISTED)
 }

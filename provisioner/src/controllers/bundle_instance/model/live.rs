@@ -8,7 +8,7 @@ use super::*;
 pub(super) type Path = String;
 
 /// An object. Lists are values as a whole.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Live {
     pub(super) fields: BTreeMap<Path, Value>,
     /// The fields that the controller applied last and that no other client has changed since.
@@ -44,13 +44,7 @@ pub(super) fn annotation(key: &str) -> Path {
 
 impl Live {
     pub(super) fn new(object: &Value) -> Self {
-        Self {
-            fields: leaves(object),
-            ours: BTreeSet::new(),
-            is_terminating: false,
-            has_finalizer: false,
-            health: Health::Current,
-        }
+        with!(Live, fields: leaves(object))
     }
 
     /// Returns the object as the API server does, with its managed fields.

@@ -11,7 +11,6 @@ use super::*;
 pub(super) enum Operation {
     /// The template names another bundle.
     Template(Index),
-    /// Another configuration.
     Configure(u8),
     /// Another ServiceAccount, or none.
     Account(bool),
@@ -35,7 +34,6 @@ pub(super) enum Operation {
     Release,
     /// Writes of an object fail from now on.
     Deny(Index, ssa::FailureKind),
-    /// Writes no longer fail.
     Permit,
     /// An object becomes unhealthy: failed, or in progress.
     Fail(Index, bool),
@@ -119,7 +117,6 @@ fn change(server: &mut Server, index: Index, change: impl FnOnce(&mut Live)) {
     }
 }
 
-/// Chooses any object that a bundle can have.
 fn any_of(index: Index) -> Identity {
     let all = content::identities();
     all[index.index(all.len())].clone()

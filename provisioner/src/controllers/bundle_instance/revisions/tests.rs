@@ -6,6 +6,7 @@ use crate::{
     controllers::bundle_instance::{outcome::TemplateState, reconcile, status::build},
     fixtures::{condition, spec},
 };
+use RevisionState::{Active, Archived, RollingOut};
 
 /// A revision that is being rolled out since 1970.
 pub(crate) fn revision(number: i64) -> RevisionStatus {
@@ -27,7 +28,6 @@ pub(crate) fn status(states: &[RevisionState]) -> BundleInstanceStatus {
 
 #[test]
 fn rollout_ends_when_objects_are_healthy_or_late() {
-    use RevisionState::{Active, RollingOut};
     let unwell = || HealthState::Failed(vec!["stuck".to_owned()]);
     let unset = json!({});
     let no_limit = json!({"progressDeadlineSeconds": 0});
@@ -57,7 +57,6 @@ fn rollout_ends_when_objects_are_healthy_or_late() {
 
 #[test]
 fn promotion_archives_all_older_revisions() {
-    use RevisionState::{Active, Archived, RollingOut};
     let mut status = status(&[Archived, Active, RollingOut, RollingOut]);
     assert_eq!(status.active().map(|active| active.number), Some(2));
     assert_rows!(status.live().map(|live| live.number).collect::<Vec<_>>() => [4, 3, 2]);
@@ -82,7 +81,6 @@ fn promotion_archives_all_older_revisions() {
 
 #[test]
 fn history_keeps_the_newest_archived_revisions() {
-    use RevisionState::{Active, Archived, RollingOut};
     let five = [Archived, Archived, Archived, Archived, Active];
     let numbers = |more: &Value, status: &BundleInstanceStatus| -> Vec<i64> {
         let surplus = surplus(&spec(more), status);
@@ -107,25 +105,24 @@ fn history_keeps_the_newest_archived_revisions() {
 
 #[test]
 fn inventory_covers_all_revisions_whose_objects_may_exist() {
-    use RevisionState::{Active, Archived, RollingOut};
     let leaving = vec!["ConfigMap a/b".to_owned()];
-    for (states, removing, expected) in [
-        (&[Archived, Active][..], &[][..], &[2][..]),
-        (&[Archived, Active], &leaving, &[2, 1]),
-        (&[Archived, Active, RollingOut], &[], &[3, 2]),
-        // The rollout of revision 3 was not finished.
-        (&[Archived, Active, Archived, RollingOut], &[], &[4, 3, 2]),
-        (&[Archived, RollingOut], &[], &[2, 1]),
-    ] {
+    let numbers = |states: &[RevisionState], removing: &[String]| {
         let status = with!(status(states) => removing: removing.to_vec());
-        let numbers: Vec<_> = status.indexed().map(|revision| revision.number).collect();
-        assert_eq!(numbers, expected, "{states:?} {removing:?}");
-    }
+        let numbers = status.indexed().map(|revision| revision.number);
+        numbers.collect::<Vec<_>>()
+    };
+    assert_each!(|states, removing, expected| numbers(states, removing) => expected;
+        &[Archived, Active][..], &[][..] => &[2][..];
+        &[Archived, Active], &leaving => &[2, 1];
+        &[Archived, Active, RollingOut], &[] => &[3, 2];
+        // The rollout of revision 3 was not finished.
+        &[Archived, Active, Archived, RollingOut], &[] => &[4, 3, 2];
+        &[Archived, RollingOut], &[] => &[2, 1];
+    );
 }
 
 #[test]
 fn given_up_revision_awaits_its_rollback() {
-    use RevisionState::{Active, RollingOut};
     let never =
         with!(status(&[Active, RollingOut]) => failed_template_hash: Some("hash-2".to_owned()));
     assert_rows!(awaits_rollback(&spec(&json!({})), &never, "hash-2") => false);
@@ -145,7 +142,6 @@ fn given_up_revision_awaits_its_rollback() {
 
 #[test]
 fn failed_revision_without_an_earlier_one_is_not_rolled_back() {
-    use RevisionState::{Active, Archived, RollingOut};
     let upgrade = Cause::Upgrade;
     for (states, cause, failed, expected) in ::tests::rows![
         &[Active, RollingOut][..], upgrade, Some("hash-2") => false;
@@ -167,7 +163,6 @@ fn failed_revision_without_an_earlier_one_is_not_rolled_back() {
 
 #[test]
 fn deadline_restarts_after_a_pause() {
-    use RevisionState::{Active, RollingOut};
     let now = Timestamp::from_second(5000).unwrap();
     let left = |states: &[RevisionState], reason: &str| {
         let conditions = json!([condition("Progressing", "False", reason, "")]);
@@ -212,7 +207,6 @@ fn rollout_times_are_never_in_the_future() {
 
 #[test]
 fn failed_reads_do_not_hide_a_pause() {
-    use RevisionState::{Active, RollingOut};
     let at = |second| Timestamp::from_second(second).unwrap();
     let registry = "core-rukpak-io-registry";
     for (is_paused, class, expected) in ::tests::rows![
@@ -234,7 +228,6 @@ fn failed_reads_do_not_hide_a_pause() {
 
 #[test]
 fn rollback_remains_in_effect_without_its_record() {
-    use RevisionState::{Active, Archived, RollingOut};
     let spec = spec(&json!({}));
     for (states, failed, is_given_up, expected) in ::tests::rows![
         &[Active][..], Some("hash-2"), true => Some(1);
@@ -252,8 +245,7 @@ fn rollback_remains_in_effect_without_its_record() {
         let failed = failed.map(str::to_owned);
         let status = with!(status(states) => failed_template_hash: failed.clone());
         let back = rollback(&spec, &status, is_given_up);
-        let hash = back.as_ref().and_then(|back| back.template_hash.clone());
-        assert_eq!(hash, failed.filter(|_| expected.is_some()));
+        assert_rows!(back.as_ref().and_then(|back| back.template_hash.clone()) => failed.filter(|_| expected.is_some()));
         assert_rows!(back.map(|back| back.to) => expected, "{states:?} {is_given_up}");
     }
 }

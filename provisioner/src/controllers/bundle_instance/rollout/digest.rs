@@ -116,7 +116,7 @@ mod tests {
         let [plain, registry] = ["core-rukpak-io-plain", "core-rukpak-io-registry"];
         let expected = hash(&json!({}), plain, "sha256:1");
         // Spec, class, content, and whether the hash is the same.
-        for (fields, class, content, is_same) in ::tests::rows![
+        assert_each!(|fields, class, content, is_same| hash(&fields, class, content) == expected => is_same;
             json!({}), plain, "sha256:1" => true;
             json!({"revisionHistoryLimit": 5}), plain, "sha256:1" => true;
             json!({"serviceAccount": {"name": "a", "namespace": "b"}}), plain, "sha256:1" => true;
@@ -124,10 +124,7 @@ mod tests {
             json!({"installNamespace": "a"}), plain, "sha256:1" => false;
             json!({}), registry, "sha256:1" => false;
             json!({}), plain, "sha256:2" => false;
-        ] {
-            let found = hash(&fields, class, content);
-            assert_eq!(found == expected, is_same, "{fields} {class} {content}");
-        }
+        );
     }
 
     #[test]

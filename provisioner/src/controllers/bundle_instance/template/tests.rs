@@ -94,16 +94,13 @@ fn orphaned_bundle_is_found_by_its_labels() {
     assert_rows!([&own, &orphan, &foreign, &strange].map(|bundle| belonged_to(bundle, &instance)) => [true, true, false, false]);
     // Bundles are released all at once, and Bundles of other instances do not count.
     let [own, orphan, foreign] = [own, orphan, foreign].map(Arc::new);
-    for (bundles, expected) in [
-        (vec![], false),
-        (vec![&orphan], true),
-        (vec![&orphan, &foreign], true),
-        (vec![&orphan, &own], false),
-        (vec![&foreign], false),
-    ] {
-        let bundles: Vec<_> = bundles.into_iter().map(Arc::clone).collect();
-        assert_eq!(are_released(&instance, &bundles), expected, "{bundles:?}");
-    }
+    assert_each!(|bundles, expected| are_released(&instance, &bundles) => expected;
+        vec![] => false;
+        vec![orphan.clone()] => true;
+        vec![orphan.clone(), foreign.clone()] => true;
+        vec![orphan, own] => false;
+        vec![foreign] => false;
+    );
 }
 
 #[test]
@@ -132,8 +129,7 @@ fn template_cannot_set_reserved_labels() {
     template["metadata"] = json!({"labels": {
         labels::OWNER_NAME: "other", labels::OWNER_KIND: "Bundle", labels::TEMPLATE_HASH: "0", "app": "a",
     }});
-    let bundle = bundle(&instance("a", &template), "1", "a-1");
-    assert_each!(|label, value| bundle.labels()[label] => value;
+    assert_each!(|label, value| bundle(&instance("a", &template), "1", "a-1").labels()[label] => value;
         labels::OWNER_NAME => "a";
         labels::OWNER_KIND => "BundleInstance";
         labels::TEMPLATE_HASH => "1";

@@ -94,7 +94,6 @@ fn a_template_is_resolved_or_waits_for_the_cluster() {
     let template = "r/c:v{kube_minor_version}-{ocp_minor_version}";
     let both = "Cannot construct catalog image reference, variables \"kube_minor_version\", \"ocp_minor_version\" \
                 couldn't be resolved";
-    let one = "Cannot construct catalog image reference, variable \"ocp_minor_version\" couldn't be resolved";
     let spec = json!({"sourceType": "grpc", "image": template});
     let source = source(&spec, &json!({}));
     let version = |text: &str| manifests::image_template::server(text);
@@ -109,7 +108,6 @@ fn a_template_is_resolved_or_waits_for_the_cluster() {
     around.pending.clear();
     for (kube, openshift, expected) in ::tests::rows![
         None, None => unresolved(both);
-        version("v1.20.3"), None => unresolved(one);
         version("v1.20.3"), version("4.8.1") => image("r/c:v20-8", None);
         version("v1.21.0"), version("4.9.0") => image("r/c:v21-9", None);
     ] {
@@ -121,11 +119,6 @@ fn a_template_is_resolved_or_waits_for_the_cluster() {
         assert!(!still(None, &around));
         assert_eq!(decided.unwrap().catalog, expected);
     }
-    // An invalid template does not wait.
-    around.pending = [FactSource::Openshift].into();
-    let wrong = json!({"sourceType": "grpc", "image": "r/c:{foobar}"});
-    let decided = decide_in(&self::source(&wrong, &json!({})), &around, 0);
-    assert_rows!(matches!(&decided, CatalogLocation::Unresolved(template) if template.is_for_good) => true, "{decided:?}");
 }
 
 #[test]
@@ -206,31 +199,22 @@ fn only_image_catalogs_can_have_a_pod() {
 }
 
 #[test]
-fn other_annotations_than_templates_do_not_affect_a_catalog() {
-    let spec = json!({"sourceType": "grpc", "image": "a:1"});
-    let template = "a:{kube_minor_version}";
-    let of = annotated(&spec, &[]);
-    assert_rows! {
-        is_same_catalog(&of, &annotated(&spec, &[("example.com/note", template)])) => true;
-        is_same_catalog(&of, &annotated(&spec, &[(CATALOG_IMAGE_TEMPLATE, template)])) => false;
-        is_same_catalog(&of, &annotated(&json!({"sourceType": "grpc", "image": "a:2"}), &[])) => false;
-    }
-}
-
-#[test]
 fn edited_template_is_followed_even_if_it_has_the_same_image() {
     let spec = json!({"sourceType": "grpc", "image": "r/c:1.20"});
     let around = with!(around(false) => values.kube: manifests::image_template::server("v1.20.3"));
     let of = |template| annotated(&spec, &[(CATALOG_IMAGE_TEMPLATE, template)]);
-    let before = of("r/c:{kube_major_version}.{kube_minor_version}");
+    let template = "r/c:{kube_major_version}.{kube_minor_version}";
+    let before = of(template);
     let planned = plan(&before, &around, None, Duration::ZERO);
-    let (plan_before, waited) = (planned.as_ref(), Duration::ZERO);
-    let still = |now| is_unchanged(plan_before, &before, now, &around, None, waited);
+    let (planned, waited) = (planned.as_ref(), Duration::ZERO);
+    let still = |now: &CatalogSource| is_unchanged(planned, &before, now, &around, None, waited);
     let edited = of("r/c:1.{kube_minor_version}");
     // PlatformOperators stop using content of the former template at once, so the catalog is read again.
     assert_rows! {
-        plan(&edited, &around, None, waited).as_ref() => plan_before;
+        plan(&edited, &around, None, waited).as_ref() => planned;
         still(&before) => true;
         still(&edited) => false;
+        // Other annotations are ignored.
+        still(&annotated(&spec, &[(CATALOG_IMAGE_TEMPLATE, template), ("example.com/note", "a:{kube_minor_version}")])) => true;
     }
 }

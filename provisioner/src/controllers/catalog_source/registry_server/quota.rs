@@ -226,8 +226,7 @@ drop  a/4      | well
                     Ok(())
                 }
                 "begin" => quotas.max_store_size(&key, digest(), &share).map(|room| {
-                    let expected_room = parts.get(3);
-                    assert_rows!(expected_room.is_none_or(|text| *text == room.to_string()) => true, "{step}: {room}");
+                    assert_rows!(parts.get(3).is_none_or(|text| *text == room.to_string()) => true, "{step}: {room}");
                 }),
                 "take" => quotas.reserve(&key, digest(), parts[3].parse().unwrap(), &share),
                 _ => {

@@ -19,6 +19,7 @@ use crate::controllers::platform_operator::fixtures::{
     plain_status, status,
 };
 
+const LINE: [&str; 3] = ["1.0.0", "1.0.1", "1.1.0"];
 /// The answer of a catalog that is being read for the first time.
 const PENDING: &str = "pending";
 
@@ -193,6 +194,13 @@ fn assert_plan(plan: &OperatorPlan, short: &str, pattern: &str) {
     assert!(::tests::table::matches(pattern, &text), "{text}");
 }
 
+#[track_caller]
+fn assert_plans<const N: usize>(rows: [(&str, &str, Case); N]) {
+    for (short, pattern, case) in rows {
+        assert_plan(&case.plan(), short, pattern);
+    }
+}
+
 /// Returns a spec that ignores the maximum of this version.
 fn overridden(version: &str) -> Value {
     let image = image(version);
@@ -214,12 +222,8 @@ fn installed_and_offered_bundles_decide() {
     let (two, line) = (|| package(&["1.0.0", "1.0.1"]), ["1.0.0", "1.0.1"]);
     let absent = without(&two());
     let olm = Some("failed to list Subscriptions: 403");
-    let first = |why, priority| {
-        let offers = vec![("c/first", priority, Err(why)), ("c/mine", 0, Ok(two()))];
-        Case::new(two()).offered(offers)
-    };
-    let alone = |why| Case::new(two()).offered(vec![("c/mine", 0, Err(why))]);
-    for (short, pattern, case) in ::tests::rows![
+    let pending = vec![("c/first", 5, Err(PENDING)), ("c/mine", 0, Ok(two()))];
+    assert_plans(::tests::rows![
         "have 1.0.1", "*" => Case::new(two());
         "refuse SourceFailed", "*" => Case::new(absent.clone());
         "have 1.0.1", "*" => Case::at("1.0.0", &line);
@@ -243,15 +247,11 @@ fn installed_and_offered_bundles_decide() {
         // A decision waits until the catalogs are listed.
         "refuse InstallPending", "catalogs have not been listed yet" => with!(Case::new(two()) => are_listed: false);
         "have 1.0.0", "*" => with!(Case::at("1.0.0", &[]) => are_listed: false);
-        // The plan waits for a catalog of higher priority until its first reading succeeds or fails.
-        "refuse InstallPending", "catalog c/first has not been read yet" => first(PENDING, 5);
-        "have 1.0.1", "*" => first("no route to host", 5);
-        "have 1.0.1", "*" => first(PENDING, -5);
-        "refuse InstallPending", "*" => alone(PENDING);
-        "refuse SourceFailed", "*failed to find candidate olm.bundles from the tide package*" => alone("no route to host");
-    ] {
-        assert_plan(&case.plan(), short, pattern);
-    }
+        // The plan waits for the first reading of a catalog of higher priority.
+        "refuse InstallPending", "catalog c/first has not been read yet" => Case::new(two()).offered(pending);
+        "refuse SourceFailed", "*failed to find candidate olm.bundles from the tide package*"
+            => Case::new(two()).offered(vec![("c/mine", 0, Err("no route to host"))]);
+    ]);
 }
 
 #[test]

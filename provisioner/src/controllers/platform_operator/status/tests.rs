@@ -80,7 +80,6 @@ fn installed_condition_ignores_failing_later_steps() {
     let look = plan(InstanceAction::CheckPermissions { image, class });
     for (plan, below, failure, expected) in ::tests::rows![
         have("1.0.0"), None, None => "False UnpackPending: Waiting for the bundle to be unpacked".to_owned();
-        have("1.0.0"), Some(&failing), None => "False InstallFailed: InstallFailed!".into();
         have("1.0.0"), Some(&installed_status), None => format!("True InstallSuccessful: {APPLIED}");
         // Warnings do not affect the condition.
         warned.clone(), Some(&installed_status), None => format!("True InstallSuccessful: {APPLIED}; it is old; it is odd");
@@ -91,7 +90,6 @@ fn installed_condition_ignores_failing_later_steps() {
         have("1.0.0"), Some(&installed_status), Some("forbidden") => format!("True InstallSuccessful: {APPLIED}; forbidden");
         // No bundle can be chosen.
         refuse("SourceFailed"), None, None => "False SourceFailed: why not".into();
-        refuse("InstallPending"), None, None => "False InstallPending: why not".into();
         refuse("SourceFailed"), Some(&failing), None => "False SourceFailed: why not".into();
         refuse("SourceFailed"), Some(&installed_status), None => format!("True InstallSuccessful: {APPLIED}; why not");
         // The permissions could not be checked.
@@ -130,25 +128,6 @@ fn catalog_condition_has_three_states() {
         Some(&[&well, &away, &new][..]) => "False CatalogUnavailable: c/away: no route to host";
         Some(&[&away, &never][..]) => "False CatalogUnavailable: c/away: no route to host; c/never: no such image";
     );
-}
-
-#[test]
-fn reasons_of_an_unchanged_choice_are_kept() {
-    let of = |version: &str, why: &[&str]| {
-        let why = why.iter().map(|&one| one.to_owned()).collect();
-        let bundle = with!(chosen(version, None).bundle => why: why);
-        with!(PlatformOperatorStatus, chosen_bundle: Some(bundle))
-    };
-    let restored = |mut status, before| {
-        restore_reasons(&mut status, &before);
-        status.chosen_bundle.unwrap().why
-    };
-    assert_rows! {
-        restored(of("1.0.1", &[]), of("1.0.1", &["a"])) => ["a"];
-        restored(of("1.0.1", &["b"]), of("1.0.1", &["a"])) => ["b"];
-        restored(of("1.0.1", &[]), of("1.0.0", &["a"])) => [""; 0];
-        restored(of("1.0.1", &[]), PlatformOperatorStatus::default()) => [""; 0];
-    }
 }
 
 #[test]
@@ -191,6 +170,8 @@ fn known_facts_survive_failures() {
     let at = |type_| find(&failed, type_).last_transition_time.0.to_string();
     let other = later(&have("1.0.1"), Some(&installed_status));
     let other = other.chosen_bundle.unwrap();
+    let newer = with!(chosen("1.0.0", None) => bundle.why: vec!["newer".into()]);
+    let newer = later(&plan(InstanceAction::Apply(Box::new(newer))), None);
     assert_rows! {
         // An unchanged observation writes nothing; an unchanged choice keeps its reasons.
         later(&have("1.0.0"), Some(&installed_status)) => before;
@@ -200,6 +181,7 @@ fn known_facts_survive_failures() {
         failed.cluster_minor => before.cluster_minor;
         at("Installed") => "2027-01-01T00:00:00Z";
         at("CatalogAvailable") => NOW;
+        newer.chosen_bundle.unwrap().why => ["newer"];
         // Another bundle has other reasons.
         (other.version.as_str(), other.why.len()) => ("1.0.1", 0);
     }

@@ -21,7 +21,7 @@ async fn get_shows_the_columns_of_each_kind() {
     store(&client, &bundle("columns", &image())).await;
     let status =
         json!({"status": {"phase": "Unpacked", "version": "1.2.3", "resolvedSource": image()}});
-    merge_status(&api(client, "Bundle"), "columns", &status).await;
+    merge_status(&api(client.clone(), "Bundle"), "columns", &status).await;
     let [heads, row] = rows("bundles columns --output wide").await;
     tests::assert_rows!(heads => "NAME TYPE PHASE VERSION AGE RESOLVED SOURCE PROVISIONER PACKAGE MESSAGE");
     let resolved = r#""ref":"quay.io/example/bundle:v1""#;
@@ -29,7 +29,6 @@ async fn get_shows_the_columns_of_each_kind() {
         assert_has(&row, cell);
     }
 
-    let client = installed().await.client().unwrap();
     store(&client, &instance("columns", &image())).await;
     let status = json!({"status": {
         "installedBundleName": "columns-abc", "version": "1.2.3", "package": "etcd",
@@ -139,10 +138,7 @@ async fn platform_status_is_stored_as_concluded() {
     let first = model::platform_status(None, &input, Some("1.36"));
     let stored = write_status(&object, &serde_json::to_value(&first.status).unwrap()).await;
     let stored: PlatformStatus = serde_json::from_value(stored.unwrap()).unwrap();
-    let status = stored.status.unwrap();
-    assert_eq!(status, first.status);
-    // A second conclusion from the same input changes nothing.
-    tests::assert_rows!(model::platform_status(Some(&status), &input, Some("1.36")).status => status);
+    assert_eq!(stored.status.unwrap(), first.status);
 
     let [_, row] = rows("platformstatuses --output wide").await;
     assert!(row.starts_with("cluster False True False False "), "{row}");

@@ -18,26 +18,21 @@ async fn concurrent_jobs_are_limited_and_the_next_follows() {
         bundle(&client, name).await;
     }
     let queued = waiting(&bundles, 2).await;
-    let working = async || jobs(&node).await;
-    let all = |found: &Vec<String>| found.len() == MAX_JOBS;
+    let working = async || list(&node.jobs()).await.len();
+    let all = |count: &usize| *count == MAX_JOBS;
     until("as many Jobs as may work", working, all).await;
 
     // A provisioner that starts counts the running Jobs. The tests of `provisioner::controllers::bundle::job` cover Jobs
     // that end.
     first.kill().await;
     let (_second, node) = start(&cluster, &dir).await;
-    assert_eq!(jobs(&node).await.len(), MAX_JOBS);
+    assert_eq!(list(&node.jobs()).await.len(), MAX_JOBS);
     let working = names.iter().find(|name| !queued.contains(name));
     delete(&bundles, working.unwrap()).await;
     let last = waiting(&bundles, 1).await;
     let next = queued.iter().find(|name| !last.contains(name)).unwrap();
     node.job(next).await;
     assert!(node.find_job(&last[0]).await.is_none());
-}
-
-async fn jobs(node: &Kubelet) -> Vec<String> {
-    let owner = |job: &Job| job.labels()["core.rukpak.io/owner-name"].clone();
-    list(&node.jobs()).await.iter().map(owner).collect()
 }
 
 /// Waits until this many Bundles report that they are queued, and returns them.

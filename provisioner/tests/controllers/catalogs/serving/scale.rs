@@ -2,12 +2,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use parking_lot::Mutex;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
-};
+use tests::Site;
 
 use super::*;
 use crate::support::until_within;
@@ -43,65 +41,29 @@ fn polled(leader: &Leader, outcome: &str) -> usize {
     metric(&leader.ctx, &line).map_or(0, |count| count.parse().unwrap())
 }
 
-/// A proxy to a registry that records the answered requests. On a busy machine, the client repeats requests that get no
-/// answer in time.
-struct Proxy {
-    host: String,
-    bytes: Arc<Mutex<Vec<u8>>>,
-}
-
-impl Proxy {
-    async fn new(registry: &Registry) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let host = listener.local_addr().unwrap().to_string();
-        let bytes: Arc<Mutex<Vec<u8>>> = Arc::default();
-        let (upstream, record) = (registry.host().to_owned(), Arc::clone(&bytes));
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let upstream = TcpStream::connect(&upstream).await.unwrap();
-                tokio::spawn(forward(client, upstream, Arc::clone(&record)));
-            }
-        });
-        Self { host, bytes }
-    }
-
-    /// Returns all requests so far, without other bytes on the connections: a client that falls back from HTTPS has begun
-    /// a handshake before.
-    fn requests(&self) -> Vec<String> {
-        let bytes = self.bytes.lock();
-        let text = String::from_utf8_lossy(&bytes);
-        let lines = text.lines().filter(|line| line.ends_with("HTTP/1.1"));
-        let request = |line: &str| {
-            let mut methods = ["HEAD /", "GET /"].iter();
-            let begin = methods.find_map(|method| line.rfind(method))?;
-            Some(line[begin..].to_owned())
-        };
-        lines.filter_map(request).collect()
-    }
-}
-
-/// Forwards one connection until one side closes it. A request is recorded with the first bytes of its answer.
-async fn forward(mut client: TcpStream, mut upstream: TcpStream, record: Arc<Mutex<Vec<u8>>>) {
-    let (mut request, mut answer) = (vec![0; 1 << 16], vec![0; 1 << 16]);
-    // A TLS handshake ends without a line break.
-    let mut unanswered = vec![b'\n'];
-    loop {
-        let sent = tokio::select! {
-            read = client.read(&mut request) => {
-                let Ok(read @ 1..) = read else { return };
-                unanswered.extend_from_slice(&request[..read]);
-                upstream.write_all(&request[..read]).await
-            }
-            read = upstream.read(&mut answer) => {
-                let Ok(read @ 1..) = read else { return };
-                record.lock().append(&mut unanswered);
-                client.write_all(&answer[..read]).await
-            }
-        };
-        if sent.is_err() {
-            return;
+/// Starts a proxy to a registry, and returns it with its record of answered requests. On a busy machine, the client repeats
+/// requests that get no answer in time.
+fn recorded(registry: &Registry) -> (Site, Arc<Mutex<Vec<String>>>) {
+    let (client, upstream) = (reqwest::Client::new(), registry.host().to_owned());
+    let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+    let record = Arc::clone(&requests);
+    let proxy = Site::start(None, move |request: http::Request<Bytes>| {
+        let (method, path) = (request.method().clone(), request.uri().to_string());
+        let line = format!("{method} {path}");
+        let sent = client.request(method, format!("http://{upstream}{path}"));
+        let sent = sent.headers(request.headers().clone()).send();
+        let record = Arc::clone(&record);
+        async move {
+            let answer = sent.await.unwrap();
+            let mut response = http::Response::new(Bytes::new());
+            *response.status_mut() = answer.status();
+            *response.headers_mut() = answer.headers().clone();
+            *response.body_mut() = answer.bytes().await.unwrap();
+            record.lock().push(line);
+            response
         }
-    }
+    });
+    (proxy, requests)
 }
 
 async fn service_writes(shelf: &Shelf) -> usize {
@@ -125,10 +87,10 @@ async fn a_thousand_catalog_sources_load_each_of_twenty_images_once() {
         let documents = tide(&[&format!("1.{at}.0")]);
         push_documents(&registry, &format!("org/catalog:v{at}"), &documents, None);
     }
-    let proxy = Proxy::new(&registry).await;
+    let (proxy, requests) = recorded(&registry);
     let leader = Leader::start(&shelf.cluster, HERE);
     let writes_before = service_writes(&shelf).await;
-    declare_all(&shelf, &proxy.host, 0).await;
+    declare_all(&shelf, &proxy.host(), 0).await;
     until("read", || polled(&leader, "new")).await;
     let is_served = |line: &&String| line.ends_with(" 1");
     let served = || leader.served().iter().filter(is_served).count();
@@ -138,7 +100,7 @@ async fn a_thousand_catalog_sources_load_each_of_twenty_images_once() {
     tests::assert_rows!((SOURCES..SOURCES * 3 / 2).contains(&writes) => true, "{writes} writes of Services");
     // The content of an image was fetched once, into one file; each CatalogSource has resolved its digest with its own
     // credentials.
-    let before = proxy.requests();
+    let before = requests.lock().clone();
     let blobs = before.iter().filter(|request| request.contains("/blobs/"));
     let blobs: Vec<&String> = blobs.collect();
     let different: BTreeSet<&&String> = blobs.iter().collect();
@@ -149,11 +111,11 @@ async fn a_thousand_catalog_sources_load_each_of_twenty_images_once() {
     tests::assert_rows!(std::fs::read_dir(leader.store.path().join("registries")).unwrap().count() => IMAGES);
 
     // A poll without a change is one request.
-    declare_all(&shelf, &proxy.host, 1).await;
+    declare_all(&shelf, &proxy.host(), 1).await;
     until("polled again", || polled(&leader, "same")).await;
-    let mut requests = proxy.requests().split_off(before.len());
+    let mut requests = requests.lock().split_off(before.len());
     // A registry without authentication may also be one without HTTPS, which is tried first.
-    requests.retain(|request| !request.ends_with("GET /v2/ HTTP/1.1"));
+    requests.retain(|request| request != "GET /v2/");
     let is_head = |request: &String| request.starts_with("HEAD /v2/org/catalog/manifests/v");
     assert!(requests.iter().all(is_head), "{requests:?}");
     assert_eq!(requests.len(), SOURCES, "polled tags");

@@ -5,7 +5,6 @@ use crate::catalogs::api_errors::{allow, deny_unless};
 
 const RESOURCE: (&str, &str) = ("core.rukpak.io", "bundleinstances");
 
-/// Installs two ConfigMaps and a CRD, in the namespace of the instance's name.
 async fn installed(world: &World, prefix: &str) -> String {
     let name = unique(prefix);
     world.apply(&support::namespace_object(&name)).await;
@@ -13,26 +12,6 @@ async fn installed(world: &World, prefix: &str) -> String {
     let objects = [map(&name, "held", &[]), map(&name, "free", &[]), crd];
     install(world, &name, &objects).await;
     name
-}
-
-/// Deletes an instance whose objects are orphaned, and waits until the garbage collector has released the objects.
-async fn orphan(instances: &Api<BundleInstance>, name: &str) {
-    instances.delete(name, &orphaning()).await.unwrap();
-    let is_released =
-        |found: &BundleInstance| (found.finalizers() == [labels::UNINSTALL]).then_some(());
-    let (api, description) = (instances.clone(), "released by the garbage collector");
-    wait_for(api, name, description, is_released).await;
-}
-
-async fn retain_finalizer(cluster: &Cluster, instances: &Api<BundleInstance>, name: &str) {
-    let expression = format!(
-        "object.metadata.name != '{name}' || '{}' in object.metadata.?finalizers.orValue([])",
-        labels::UNINSTALL
-    );
-    let dry_run = tests::with!(PatchParams, dry_run: true);
-    let removal = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    let attempt = async || instances.patch(name, &dry_run, &removal).await;
-    deny_unless(&expression, cluster, "UPDATE", RESOURCE, attempt).await;
 }
 
 #[tokio::test]
@@ -50,7 +29,11 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     // A later deletion may orphan the objects of an instance that is terminating already (docs/provisioner-upgrade.md).
     let params = DeleteParams::default();
     instances.delete(&orphaned, &params).await.unwrap();
-    orphan(&instances, &orphaned).await;
+    instances.delete(&orphaned, &orphaning()).await.unwrap();
+    let is_released =
+        |found: &BundleInstance| (found.finalizers() == [labels::UNINSTALL]).then_some(());
+    let description = "released by the garbage collector";
+    wait_for(instances.clone(), &orphaned, description, is_released).await;
     let hold = json!({"metadata": {"finalizers": ["example.com/rival"]}});
     patch_as_other(&held_maps, "held", hold).await;
     instances.delete(&deleted, &params).await.unwrap();
@@ -59,7 +42,14 @@ async fn instances_deleted_during_an_outage_are_removed_or_orphaned() {
     tests::assert_rows!(instances.get(&deleted).await.unwrap().metadata.deletion_timestamp.is_some() => true);
 
     // The second process starts both uninstalls, and is killed before they complete.
-    retain_finalizer(&cluster, &instances, &orphaned).await;
+    let expression = format!(
+        "object.metadata.name != '{orphaned}' || '{}' in object.metadata.?finalizers.orValue([])",
+        labels::UNINSTALL
+    );
+    let dry_run = tests::with!(PatchParams, dry_run: true);
+    let removal = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let attempt = async || instances.patch(&orphaned, &dry_run, &removal).await;
+    deny_unless(&expression, &cluster, "UPDATE", RESOURCE, attempt).await;
     let second = Provisioner::start(&cluster, Options::default()).await;
     wait_message(&world, &deleted, "Progressing", &["example.com/rival"]).await;
     assert_eq!(held_maps.get_opt("free").await.unwrap(), None);

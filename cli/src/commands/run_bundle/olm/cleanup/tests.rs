@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::testing::set;
 
 fn subscription(package: &str, source: &str, installed: &str, current: &str) -> Subscription {
     object!({
@@ -12,10 +13,6 @@ fn subscription(package: &str, source: &str, installed: &str, current: &str) -> 
 
 fn source(publisher: &str) -> Option<CatalogSource> {
     object!({"metadata": {"name": "tide-catalog", "namespace": "tides"}, "spec": {"publisher": publisher}})
-}
-
-fn names(names: &[&str]) -> BTreeSet<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 fn csv(name: &str, replaces: &str) -> ClusterServiceVersion {
@@ -33,11 +30,11 @@ fn shared_and_foreign_catalog_sources_are_kept() {
     let own = subscription("tide", "tide-catalog", "tide.v1", "later");
     let complete = CleanupPlan {
         subscription: Some("tide-sub".to_owned()),
-        csvs: names(&["tide.v1"]),
+        csvs: set(&["tide.v1"]),
         source: Some(("tide-catalog".to_owned(), "tides".to_owned())),
         kept_source_reason: None,
     };
-    let only_csv = ::tests::with!(CleanupPlan, csvs: names(&["tide.v1"]));
+    let only_csv = ::tests::with!(CleanupPlan, csvs: set(&["tide.v1"]));
     let keeps_source = |reason: &str| {
         let reason = format!("catalogsource \"tide-catalog\" in namespace tides is kept: {reason}");
         ::tests::with!(complete.clone() => source: None, kept_source_reason: Some(reason))
@@ -81,19 +78,19 @@ fn crds_that_another_operator_owns_are_kept() {
         Err(&no), true, &["a", "b"] => None;
     ] {
         let owners = owners.as_deref().map_err(|error| *error);
-        let found = crds(names(&["a", "b"]), owners, own, is_requested);
+        let found = crds(set(&["a", "b"]), owners, own, is_requested);
         let keep = keep.map(|reason| format!("{prefix}{reason}"));
-        ::tests::assert_rows!((found.delete, found.keep) => (names(delete), keep.into_iter().collect()));
+        ::tests::assert_rows!((found.delete, found.keep) => (set(delete), keep.into_iter().collect()));
     }
-    let found = crds(names(&["a"]), Err(&no), own, false);
-    ::tests::assert_rows!((found.delete, found.keep) => (names(&[]), vec![format!("{prefix}{unknown}")]));
+    let found = crds(set(&["a"]), Err(&no), own, false);
+    ::tests::assert_rows!((found.delete, found.keep) => (set(&[]), vec![format!("{prefix}{unknown}")]));
 }
 
 // parity: sdk-33
 #[test]
 fn cleanup_selects_exactly_the_versions_of_the_package() {
     let tide = |installed: &str, current: &str| subscription("tide", "", installed, current);
-    ::tests::assert_each!(|subscriptions, all, expected| csvs(&subscriptions, &all, "tides", "tide") => names(expected);
+    ::tests::assert_each!(|subscriptions, all, expected| csvs(&subscriptions, &all, "tides", "tide") => set(expected);
         vec![], vec![csv("reef.v1", "")] => &[][..];
         vec![tide("tide.v1", "tide.v1")], vec![csv("tide.v1", ""), csv("reef.v1", "")] => &["tide.v1"];
         vec![tide("", "tide.v1")], vec![csv("tide.v1", "")] => &["tide.v1"];

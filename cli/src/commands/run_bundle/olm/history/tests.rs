@@ -3,6 +3,7 @@ use catalog::compose::history::Mode;
 use serde_json::json;
 
 use super::*;
+use crate::testing::set;
 
 // parity: run-8
 #[test]
@@ -86,33 +87,30 @@ fn versions_that_olm_gave_up_are_skipped() {
         let (csv, image) = (format!("tide.v{number}"), format!("a.io/tide:{number}"));
         member(&csv, &image, number)
     });
-    let failed = |names: &[&str]| -> BTreeSet<String> {
-        names.iter().map(|name| (*name).to_owned()).collect()
-    };
     let images = |image: &str| UnpackFailures::Images(BTreeSet::from([image.to_owned()]));
     for (installed, current, has_failed_for_good, not_unpacked, failed, expected) in ::tests::rows![
-        "tide.v1", "tide.v1", false, UnpackFailures::Unknown, failed(&[]) => 1;
-        "tide.v2", "tide.v2", false, UnpackFailures::Unknown, failed(&[]) => 2;
-        "tide.v3", "tide.v3", false, UnpackFailures::Unknown, failed(&[]) => 3;
-        "tide.v1", "tide.v1", false, UnpackFailures::None, failed(&["tide.v2"]) => 1;
+        "tide.v1", "tide.v1", false, UnpackFailures::Unknown, set(&[]) => 1;
+        "tide.v2", "tide.v2", false, UnpackFailures::Unknown, set(&[]) => 2;
+        "tide.v3", "tide.v3", false, UnpackFailures::Unknown, set(&[]) => 3;
+        "tide.v1", "tide.v1", false, UnpackFailures::None, set(&["tide.v2"]) => 1;
         // The installed version comes from an index.
-        "tide.v0", "tide.v0", false, UnpackFailures::Unknown, failed(&[]) => 0;
+        "tide.v0", "tide.v0", false, UnpackFailures::Unknown, set(&[]) => 0;
         // A failed Job names the image of the history or its digest. Jobs of other packages do not count.
-        "tide.v1", "tide.v1", false, images("a.io/tide:3"), failed(&[]) => 1;
-        "tide.v1", "tide.v1", false, images(&line[2].pinned), failed(&[]) => 1;
-        "tide.v1", "tide.v1", false, images("a.io/coral:1"), failed(&[]) => 3;
-        "tide.v2", "tide.v2", false, images("a.io/tide:2"), failed(&[]) => 3;
+        "tide.v1", "tide.v1", false, images("a.io/tide:3"), set(&[]) => 1;
+        "tide.v1", "tide.v1", false, images(&line[2].pinned), set(&[]) => 1;
+        "tide.v1", "tide.v1", false, images("a.io/coral:1"), set(&[]) => 3;
+        "tide.v2", "tide.v2", false, images("a.io/tide:2"), set(&[]) => 3;
         // Versions that OLM did not give up are kept.
-        "tide.v1", "tide.v1", false, UnpackFailures::None, failed(&[]) => 3;
-        "tide.v2", "tide.v2", false, UnpackFailures::None, failed(&["tide.v2", "coral.v1"]) => 3;
+        "tide.v1", "tide.v1", false, UnpackFailures::None, set(&[]) => 3;
+        "tide.v2", "tide.v2", false, UnpackFailures::None, set(&["tide.v2", "coral.v1"]) => 3;
         // OLM is still upgrading.
-        "tide.v1", "tide.v2", false, UnpackFailures::Unknown, failed(&["tide.v2"]) => 3;
-        "", "", false, UnpackFailures::Unknown, failed(&["tide.v1"]) => 3;
+        "tide.v1", "tide.v2", false, UnpackFailures::Unknown, set(&["tide.v2"]) => 3;
+        "", "", false, UnpackFailures::Unknown, set(&["tide.v1"]) => 3;
         // The upgrade started, and its plan failed or was deleted.
-        "tide.v1", "tide.v2", true, UnpackFailures::None, failed(&["tide.v2"]) => 1;
-        "tide.v1", "tide.v2", true, UnpackFailures::None, failed(&[]) => 1;
-        "tide.v1", "coral.v2", true, UnpackFailures::None, failed(&[]) => 3;
-        "", "tide.v1", true, UnpackFailures::None, failed(&["tide.v1"]) => 3;
+        "tide.v1", "tide.v2", true, UnpackFailures::None, set(&["tide.v2"]) => 1;
+        "tide.v1", "tide.v2", true, UnpackFailures::None, set(&[]) => 1;
+        "tide.v1", "coral.v2", true, UnpackFailures::None, set(&[]) => 3;
+        "", "tide.v1", true, UnpackFailures::None, set(&["tide.v1"]) => 3;
     ] {
         let standing = InstallState {
             installed: installed.to_owned(),

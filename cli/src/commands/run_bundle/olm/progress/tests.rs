@@ -1,9 +1,8 @@
-use std::collections::BTreeSet;
-
 use ::tests::table::matches;
 use serde_json::{Value, json};
 
 use super::{super::replacement, *};
+use crate::testing::set;
 
 static NO_FAILURES: PriorFailures = PriorFailures {
     failed_plan: None,
@@ -124,10 +123,7 @@ fn unpack_failures_that_olm_does_not_retry_are_final() {
         object!({"type": "BundleUnpackFailed", "status": "True", "reason": reason, "message": message})
     };
     let failed = |message: &str| condition("BundleUnpackFailed", message);
-    let images = |images: &[&str]| {
-        let images = images.iter().map(|image| (*image).to_owned());
-        Some(images.collect::<BTreeSet<String>>())
-    };
+    let images = |images: &[&str]| Some(set(images));
     let groups = [
         OperatorGroup::default(),
         object!({"metadata": {"annotations": {"operatorframework.io/bundle-unpack-min-retry-interval": "5m"}}}),

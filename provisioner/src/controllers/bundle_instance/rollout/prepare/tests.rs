@@ -85,6 +85,5 @@ fn ownership_of_unobserved_objects_is_checked() {
     view.unknown.insert(identity("unknown"));
     let found = observed(&inventory, &view);
     let applied = found.iter().filter(|(_, entry)| entry.fields.is_some());
-    let applied = applied.map(|(identity, _)| identity.name.as_str());
-    assert_eq!(applied.collect::<Vec<_>>(), ["observed"]);
+    assert_rows!(applied.map(|(identity, _)| identity.name.as_str()).collect::<Vec<_>>() => ["observed"]);
 }

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixtures::spec;
+use crate::fixtures::{self, spec};
 
 /// A status whose newest revision was created at 12:00. The conditions are `type status reason time`.
 fn status(cause: &str, state: &str, is_applied: bool, conditions: &[&str]) -> BundleInstanceStatus {
@@ -19,10 +19,8 @@ fn status(cause: &str, state: &str, is_applied: bool, conditions: &[&str]) -> Bu
         let [type_, status, reason, time] = text.split(' ').collect::<Vec<_>>()[..] else {
             panic!("{text}");
         };
-        json!({
-            "type": type_, "status": status, "reason": reason, "message": "",
-            "lastTransitionTime": format!("2026-01-01T{time}:00Z"),
-        })
+        let time = format!("2026-01-01T{time}:00Z");
+        with!(fixtures::condition(type_, status, reason, "") => |condition| condition["lastTransitionTime"] = time.into())
     };
     let conditions: Vec<Value> = conditions.iter().map(condition).collect();
     let first = revision(1, "Install", "Archived");

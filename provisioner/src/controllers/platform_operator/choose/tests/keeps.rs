@@ -2,8 +2,6 @@
 
 use super::*;
 
-const LINE: [&str; 3] = ["1.0.0", "1.0.1", "1.1.0"];
-
 #[test]
 fn a_first_installation_is_no_newer_than_what_is_approved() {
     for (approval, approved, short, pattern) in ::tests::rows![
@@ -74,14 +72,15 @@ fn unfinished_upgrade_can_be_cancelled() {
     let case = |package: Package| Case::new(package).with(live());
     let with_spec = |spec: Value| case(package(&["1.0.0", "1.0.1"])).spec(&spec);
     assert_each!(|spec, expected| with_spec(spec).brief() => expected;
-        json!({}) => "have 1.0.1";
         json!({"version": "<1.0.1"}) => "have 1.0.0, next 1.0.1";
         json!({"upgradeApproval": "Manual"}) => "have 1.0.0, next 1.0.1";
         json!({"upgradeApproval": "Manual", "approvedVersion": "1.0.0"}) => "have 1.0.0, next 1.0.1";
         json!({"upgradeApproval": "Manual", "approvedVersion": "1.0.1"}) => "have 1.0.1";
     );
-    // The result is the installed bundle.
     assert_rows! {
+        // The declaration is unchanged; the status contains the reasons.
+        with_spec(json!({})).plan().act => InstanceAction::Apply(Box::new(chosen("1.0.1", Some("1.0.0"))));
+        // The result is the installed bundle.
         with_spec(json!({"version": "<1.0.1"})).plan().act => InstanceAction::Apply(Box::new(chosen("1.0.0", None)));
         // The catalog has withdrawn this bundle, or the installed one as well.
         case(package(&["1.0.0"])).brief() => "have 1.0.0";
