@@ -80,6 +80,14 @@ impl Health {
     fn failed(message: impl AsRef<str>) -> Self {
         Self::Failed(truncate(message.as_ref(), MAX_MESSAGE_LEN))
     }
+
+    fn timed_out(message: impl AsRef<str>, deadline: Duration) -> Self {
+        Self::TimedOut {
+            message: truncate(message.as_ref(), MAX_MESSAGE_LEN),
+            deadline,
+            written: None,
+        }
+    }
 }
 
 /// Returns the integer at a path.

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use manifests::object::truncate;
 use serde_json::Value;
 
-use super::{Health, MAX_MESSAGE_LEN, conditions::Conditions, get_path, number, text};
+use super::{Health, conditions::Conditions, get_path, number, text};
 
 /// Progress deadline of a Deployment without a usable one: the default of the API server.
 const DEFAULT_PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
@@ -71,11 +70,8 @@ fn deployment(object: &Value, conditions: &Conditions<'_>) -> Health {
     if let Some(condition) = progressing
         && condition.reason == "ProgressDeadlineExceeded"
     {
-        return Health::TimedOut {
-            message: truncate(&condition.describe("Progressing"), MAX_MESSAGE_LEN),
-            deadline: progress_deadline(object).unwrap_or(DEFAULT_PROGRESS_DEADLINE),
-            written: None,
-        };
+        let deadline = progress_deadline(object).unwrap_or(DEFAULT_PROGRESS_DEADLINE);
+        return Health::timed_out(condition.describe("Progressing"), deadline);
     }
     let desired = replicas(object);
     let existence = [

@@ -100,7 +100,7 @@ pub(crate) fn defer_timeouts(
     applied: Option<Timestamp>,
     now: Timestamp,
 ) -> Option<Duration> {
-    let mut first: Option<Duration> = None;
+    let mut first = None;
     found.failed.retain(|identity| {
         let observed = view.objects.get(identity).map(|object| &object.health);
         let Some(&Health::TimedOut {
@@ -116,7 +116,7 @@ pub(crate) fn defer_timeouts(
         if left.is_zero() {
             return true;
         }
-        first = Some(first.map_or(left, |first| first.min(left)));
+        first = first.into_iter().chain([left]).min();
         found.slow.insert(identity.clone());
         false
     });

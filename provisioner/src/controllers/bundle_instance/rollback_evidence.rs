@@ -1,5 +1,6 @@
 //! Evidence for an automatic rollback, from the objects that the informers have observed.
 
+use apply::informers::InstanceView;
 use kube::ResourceExt as _;
 use manifests::api::bundle_instance::{BundleInstance, BundleInstanceStatus};
 
@@ -38,7 +39,7 @@ pub(crate) async fn failure(
     if !rollback::is_late(instance, &status, now) {
         found.slow.clear();
     }
-    let excused = excused(instance, shared, state, &status, &found).await;
+    let excused = excused(instance, shared, state, &status, &view, &found).await;
     let evidence = Evidence {
         install: &settled.install,
         health: &settled.health,
@@ -57,6 +58,7 @@ async fn excused(
     shared: &InstanceContext,
     state: &InstanceState,
     status: &BundleInstanceStatus,
+    view: &InstanceView,
     found: &Unhealthy,
 ) -> Unhealthy {
     let newest = status.newest().map(|newest| newest.number);
@@ -72,6 +74,5 @@ async fn excused(
     let Ok(record) = revisions::read(shared, &owner(instance), active).await else {
         return found.clone();
     };
-    let view = shared.ctx.informers.view(&instance.name_any());
-    rollback::unchanged(&record.objects, &view, found)
+    rollback::unchanged(&record.objects, view, found)
 }
