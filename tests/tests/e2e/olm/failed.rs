@@ -38,30 +38,30 @@ async fn bundle_that_fails_to_unpack_is_skipped_by_next_upgrade() {
     run.err_has("Skipping versions after \"conch.v0.0.1\" that OLM failed to install");
 }
 
-/// The second version has a Service with a port in use, and a policy first denies the third version. After the cause is
+/// The second version changes an immutable ConfigMap, and a policy first denies the third version. After the cause is
 /// removed and the printed remedy is run, the same command continues.
 // parity: sdk-9
 #[tokio::test]
 async fn failed_plan_is_reported_with_a_working_remedy() {
     let space = Space::new("run-planned").await;
-    let service = |name: &str| {
-        json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
-            "spec": {"type": "NodePort", "selector": {"app": name}, "ports": [{"port": 80, "nodePort": 30999}]},
-        })
-    };
+    let existing = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "murex", "namespace": space.name},
+        "immutable": true,
+    });
+    let changed = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "murex"}, "data": {"a": "b"}});
     let first = Version::publish("murex", "0.0.1");
     let operator = Operator::new("murex", "0.0.2");
-    let more = [service("murex")];
-    let second = Version::publish_in(&node::REGISTRY.to_string(), &operator, &more);
+    let second = Version::publish_in(&node::REGISTRY.to_string(), &operator, &[changed]);
     let third = Version::publish("murex", "0.0.3");
     space.install(&first);
-    let mut other = service("other");
-    other["metadata"]["namespace"] = space.name.into();
-    space.world.apply(other).await;
+    space.world.apply(existing).await;
 
-    let remedy = repeated_remedy(&space, &second, "provided port is already allocated");
-    space.kubectl(&["delete", "service", "other"]);
+    let remedy = repeated_remedy(
+        &space,
+        &second,
+        "field is immutable when `immutable` is set",
+    );
+    space.kubectl(&["delete", "configmap", "murex"]);
     run_remedy(&space, &remedy);
     space.upgrade(&second);
 
