@@ -59,8 +59,9 @@ fn name(case: Case<'_>, number: usize) -> String {
 
 // parity: r1
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "requires RUKPAK_CORPUS"]
 async fn real_bundles_are_installed_and_removed_without_a_trace() {
-    let Some(corpus) = corpus() else { return };
+    let corpus = corpus().unwrap();
     let stage = stage().await;
     let (world, client) = (&stage.world, stage.world.client());
     let mut before = Everything::now(&client).await.unwrap();
@@ -117,8 +118,9 @@ fn waiting(object: &Object) -> String {
 
 // parity: check-24, i10
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "requires RUKPAK_CORPUS"]
 async fn real_bundles_are_rejected_with_all_their_reasons() {
-    let Some(corpus) = corpus() else { return };
+    let corpus = corpus().unwrap();
     let stage = stage().await;
     let (world, client) = (&stage.world, stage.world.client());
     let before = Everything::now(&client).await.unwrap();
