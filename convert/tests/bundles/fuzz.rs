@@ -36,7 +36,7 @@ fn strange(random: &mut Random) -> Value {
     object
 }
 
-fn run(random: &mut Random) {
+fn run(random: &mut Random) -> usize {
     let good = Bundle::good();
     let [mut csv, mut crd] = [CSV, CRD].map(|path| good.json(path));
     if random.below(2) == 0 {
@@ -91,12 +91,10 @@ fn run(random: &mut Random) {
     for object in objects() {
         assert_rows!(&yaml::documents(yaml::to_string(object).unwrap().as_bytes()).next().unwrap().unwrap() => object.value());
     }
+    conversion.objects.is_some().into()
 }
 
 #[test]
 fn fuzz_bundles_always_get_an_answer() {
-    fuzz(3000, 0, |random| {
-        run(random);
-        1
-    });
+    fuzz(3000, 3, run);
 }

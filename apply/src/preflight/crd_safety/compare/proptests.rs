@@ -141,7 +141,7 @@ fn holds(old: &Value, new: &Value, random: &mut Random) -> usize {
 }
 
 #[test]
-fn compatible_schemas_keep_valid_values_unchanged() {
+fn fuzz_compatible_schemas_keep_valid_values() {
     fuzz(4000, 500, |random| {
         let depth = 1 + random.below(2);
         let [mut one, mut other] = [schema(random, depth), schema(random, 2)];
