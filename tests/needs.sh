@@ -33,7 +33,7 @@ install() ( # packages
 )
 
 need "${CARGO:-cargo}" "" "install Rust from rustup.rs"
-need go "" "the tests build a Kubernetes control plane from source; install Go 1.26"
+need go "" "the tests build a Kubernetes control plane from source; install Go 1.26.6 or newer"
 need cc build-essential "install a C compiler (Debian: build-essential)"
 need git git "install git"
 if [ -n "${1:-}" ]; then
