@@ -30,12 +30,12 @@ tests/cluster/gotypes/generate.sh --check
 step "lints and builds of all tests"
 . tests/lint.sh
 $cargo test --locked --workspace --no-run
-$cargo test --locked --workspace --no-run --benches --test e2e
+$cargo test --locked --workspace --no-run --benches --test e2e --test chaos
 $cargo build --locked --package convert --bin bundle-objects # without the features of the workspace, as `make demo` does
 
 step "licenses, sources and banned crates"
 if [ "$("$tools/bin/cargo-deny" --version 2>/dev/null || true)" != "cargo-deny $deny_version" ]; then
-	$cargo install --quiet --locked --debug --root "$tools" --version "$deny_version" cargo-deny
+	CARGO_PROFILE_DEV_DEBUG=false $cargo install --quiet --locked --debug --root "$tools" --version "$deny_version" cargo-deny
 fi
 "$tools/bin/cargo-deny" --log-level error check bans licenses sources
 

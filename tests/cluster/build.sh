@@ -63,7 +63,7 @@ if [ ! -d "$directory" ]; then
 		tags=containers_image_openpgp
 	fi
 	# shellcheck disable=SC2086 # several packages
-	CGO_ENABLED=$cgo GOBIN=$unfinished go install -trimpath -tags "$tags" -ldflags "$ldflags" $packages >&2
+	CGO_ENABLED=$cgo GOBIN=$unfinished go install -trimpath -tags "$tags" -gcflags all=-dwarf=false -ldflags "$ldflags" $packages >&2
 	[ ! -e "$unfinished/server" ] || mv "$unfinished/server" "$unfinished/etcd"
 	[ ! -x images.sh ] || ./images.sh "$unfinished" >&2
 	chmod 755 "$unfinished"
