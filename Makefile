@@ -34,9 +34,9 @@ faults: ## run the tests of faults that take minutes: hundreds of kills, sleepin
 
 generate: ## rewrite the generated files
 	tests/cluster/gotypes/generate.sh
-	RUKPAK_DOCS=write $(CARGO) test --workspace --test cli docs
-	RUKPAK_DOCS=write $(CARGO) test -p tests --test acceptance parity
-	RUKPAK_GENERATE=write $(CARGO) test -p tests --test acceptance messages
+	RUKPAK_DOCS=write $(CARGO) test --workspace --test cli -- docs transcripts
+	RUKPAK_DOCS=write $(CARGO) test --workspace --test acceptance parity
+	RUKPAK_GENERATE=write $(CARGO) test --workspace --test acceptance messages
 	RUKPAK_GENERATE=write $(CARGO) test --workspace --test generated
 	RUKPAK_GENERATE=write $(CARGO) test --workspace --test registry descriptors
 
@@ -53,5 +53,5 @@ bench: ## measure the hot paths (RUKPAK_CORPUS: also over a directory of bundles
 bench-cluster: ## measure the provisioner and upstream rukpak, each on a new control plane (RUKPAK_CORPUS: real bundles)
 	$(CARGO) bench -p provisioner --features jemalloc --bench cluster
 
-fuzz: ## mutate YAML, archives, bundles and catalogs for SECONDS_TO_FUZZ seconds each
-	RUKPAK_FUZZ_SECONDS=$(SECONDS_TO_FUZZ) $(CARGO) test --profile fuzz -p manifests -p unpacker -p convert -p catalog fuzz -- --nocapture --test-threads=1
+fuzz: ## mutate YAML, archives, bundles, catalogs and schemas for SECONDS_TO_FUZZ seconds each
+	RUKPAK_FUZZ_SECONDS=$(SECONDS_TO_FUZZ) $(CARGO) test --profile fuzz -p manifests -p unpacker -p convert -p catalog -p apply fuzz -- --nocapture --test-threads=1

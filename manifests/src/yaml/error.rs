@@ -1,3 +1,5 @@
+//! Errors of documents, with their positions.
+
 use std::{borrow::Cow, fmt};
 
 use super::Limits;

@@ -1,3 +1,5 @@
+//! Literal and folded scalars.
+
 use super::Reader;
 
 /// Treatment of the line ends after a block scalar.

@@ -1,3 +1,5 @@
+//! Flow sequences and mappings.
+
 use serde_json::{Map, Value};
 
 use super::{Reader, plain::starts_plain, plain_key};

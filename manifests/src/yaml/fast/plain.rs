@@ -1,3 +1,5 @@
+//! Plain scalars, and keys without quotes.
+
 use std::borrow::Cow;
 
 use super::Reader;

@@ -1,3 +1,5 @@
+//! Scalars in single or double quotes.
+
 use std::borrow::Cow;
 
 use super::Reader;
