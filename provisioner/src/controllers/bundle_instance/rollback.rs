@@ -1,6 +1,6 @@
 //! Automatic rollbacks, where the spec asks for them. Pure; no I/O.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{borrow::Borrow, collections::BTreeSet, time::Duration};
 
 use apply::{health::Health, informers::InstanceView, revision::ObjectHash};
 use jiff::Timestamp;
@@ -234,6 +234,24 @@ pub(crate) fn rollback_blocked_message(failure: &str, why: &str) -> String {
 }
 
 impl Unhealthy {
+    /// Returns the unhealthy objects of `identities`. An object that the informers have not observed is slow.
+    pub(crate) fn observed(
+        view: &InstanceView,
+        identities: impl Iterator<Item = impl Borrow<Identity>>,
+    ) -> Self {
+        let mut unhealthy = Self::default();
+        for identity in identities {
+            let identity = identity.borrow();
+            let list = match view.objects.get(identity).map(|observed| &observed.health) {
+                Some(Health::Current) => continue,
+                Some(Health::Failed(_) | Health::TimedOut { .. }) => &mut unhealthy.failed,
+                Some(Health::InProgress(_)) | None => &mut unhealthy.slow,
+            };
+            list.insert(identity.clone());
+        }
+        unhealthy
+    }
+
     /// Returns the failed and the slow objects.
     pub(crate) fn all(&self) -> BTreeSet<Identity> {
         self.failed.union(&self.slow).cloned().collect()

@@ -7,10 +7,13 @@ use apply::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
-use crate::controllers::bundle_instance::rollout::{
-    attempt, prepare,
-    records::{Records, has_key},
-    recreate,
+use crate::controllers::bundle_instance::{
+    rollback::Unhealthy,
+    rollout::{
+        attempt, prepare,
+        records::{Records, has_key},
+        recreate,
+    },
 };
 
 impl Controller {
@@ -54,7 +57,7 @@ impl Controller {
             let revision = Self::record(server, before, &rendered, why)?;
             let current = current.iter().map(|step| step.object.identity());
             let leaving = plan.leaving.iter().map(|leaving| leaving.identity.clone());
-            let excused = attempt::unhealthy_now(&view, current.chain(leaving));
+            let excused = Unhealthy::observed(&view, current.chain(leaving));
             self.excused = Some((revision.number, excused));
             revisions::add(&mut revisions, revision);
         }

@@ -106,21 +106,12 @@ pub(crate) fn unhealthy_of(
     view: &InstanceView,
     removing: &[String],
 ) -> Unhealthy {
-    let mut unhealthy = Unhealthy::default();
     let removing = identities(removing);
-    for (identity, entry) in inventory.into_iter().flatten() {
-        if removing.contains(identity.to_string().as_str()) {
-            continue;
-        }
-        let list = match view.objects.get(identity).map(|observed| &observed.health) {
-            Some(Health::Failed(_) | Health::TimedOut { .. }) => &mut unhealthy.failed,
-            Some(Health::InProgress(_)) => &mut unhealthy.slow,
-            None if entry.fields.is_some() => &mut unhealthy.slow,
-            Some(Health::Current) | None => continue,
-        };
-        list.insert(identity.clone());
-    }
-    unhealthy
+    let expected = inventory.into_iter().flatten().filter(|(identity, entry)| {
+        let is_expected = entry.fields.is_some() || view.objects.contains_key(identity);
+        is_expected && !removing.contains(identity.to_string().as_str())
+    });
+    Unhealthy::observed(view, expected.map(|(identity, _)| identity))
 }
 
 /// Returns the health of the objects that the watches have observed.

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use apply::{
     api_error,
-    health::Health,
     informers::InstanceView,
     inventory::Inventory,
     plan::{ApplyStep, InstanceOwner, Plan},
@@ -108,7 +107,8 @@ pub(super) async fn attempt(
         let leaving = plan.leaving.iter().map(|leaving| leaving.identity.clone());
         state.excused = view.synced.then(|| {
             let observed = ctx.informers.view(&owner.name);
-            let excused = unhealthy_now(&observed, current.chain(leaving));
+            // The rollout does not change these objects, so it does not cause their failures.
+            let excused = Unhealthy::observed(&observed, current.chain(leaving));
             (revision.number, excused)
         });
         revisions::add(&mut revisions, revision);
@@ -317,26 +317,6 @@ pub(crate) fn partition(
                 && observed.fields == fields
         })
     })
-}
-
-/// Returns the objects that are unhealthy already. A rollout that does not change an object did not cause its failure.
-pub(crate) fn unhealthy_now(
-    view: &InstanceView,
-    identities: impl Iterator<Item = Identity>,
-) -> Unhealthy {
-    let mut unhealthy = Unhealthy::default();
-    for identity in identities {
-        match view.objects.get(&identity).map(|observed| &observed.health) {
-            Some(Health::Current) => {}
-            Some(Health::Failed(_) | Health::TimedOut { .. }) => {
-                unhealthy.failed.insert(identity);
-            }
-            Some(Health::InProgress(_)) | None => {
-                unhealthy.slow.insert(identity);
-            }
-        }
-    }
-    unhealthy
 }
 
 /// Returns the name of the Bundle that was installed before.
