@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Test runner of `make test`: Cargo starts each test binary through this script. The script waits for a free place and
 # starts the binary in the background, so that several binaries share the processors. It prints the output of a binary
-# in one piece when the binary has ended. With RUKPAK_CORPUS, the binary includes the tests that require the corpus. It skips a binary that was already started: tests/all.sh names the longest
+# in one piece when the binary has ended. It skips a binary that was already started: tests/all.sh names the longest
 # binaries first, and then all.
 set -euo pipefail
 case $1 in
@@ -17,7 +17,7 @@ read -r -n 1 -u 7 place
 (
 	status=0
 	start=$(date +%s)
-	"$@" ${RUKPAK_CORPUS:+--include-ignored} >"$log" 2>&1 7<&- 8>&- &
+	"$@" >"$log" 2>&1 7<&- 8>&- &
 	echo $! >"$RUKPAK_TEST_RUN/$name.pid"
 	wait $! || status=$?
 	rm "$RUKPAK_TEST_RUN/$name.pid"

@@ -149,10 +149,11 @@ fn any_input_is_read_without_panic_and_round_trips() {
     assert_rows!(accepted < 100 || fast * 10 > accepted => true, "the fast reader is hardly tested");
 }
 
+/// Without a corpus, the readers are compared on the examples.
 #[test]
-#[ignore = "requires RUKPAK_CORPUS"]
 fn both_readers_agree_on_the_corpus() {
-    let corpus = env::var("RUKPAK_CORPUS").unwrap();
+    let examples = || concat!(env!("CARGO_MANIFEST_DIR"), "/../examples").to_owned();
+    let corpus = env::var("RUKPAK_CORPUS").unwrap_or_else(|_| examples());
     let (mut total, mut fast) = (0, 0);
     let mut random = Random::new(1);
     let mut paths = vec![PathBuf::from(corpus)];
