@@ -22,9 +22,8 @@ step "packages"
 tests/programs.sh tools opm >"$work/programs.log" 2>&1 &
 programs=$!
 
-step "format and generated files"
+step "format"
 $cargo fmt --all --check
-tests/cluster/gotypes/generate.sh --check
 
 # Clippy compiles the test binaries (tests/lint.sh), so that no second build is needed for lints.
 step "lints and builds of all tests"
@@ -48,6 +47,10 @@ wait "$programs" || {
 	exit 1
 }
 programs=
+
+# After the builds above, Go has compiled most packages of this program.
+step "generated Go types"
+tests/cluster/gotypes/generate.sh --check
 
 if [ -n "${RUKPAK_CORPUS:-}" ]; then
 	step "tests, with the corpus in $RUKPAK_CORPUS"

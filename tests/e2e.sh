@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tests the product as users run it: the image, installed by the install file, on a real node, and next to the real OLM on a
-# second node. `make e2e` and CI run this script. Arguments are passed to the test binary, as in `tests/e2e.sh install`.
-# With arguments that begin with `olm`, only the second node is started.
+# Tests the product as users run it: the image, installed by the install file, on a real node, and next to the real OLM on two
+# other nodes. `make e2e` and CI run this script. Arguments are passed to the test binary, as in `tests/e2e.sh install`. With
+# arguments, only one node is started: a node with OLM if the first one begins with `olm`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -33,7 +33,8 @@ if [ -z "${RUKPAK_E2E:-}" ]; then
 	RUKPAK_E2E_CRDS=$(tests/cluster/openshift/crds.sh)
 	export RUKPAK_E2E RUKPAK_E2E_TESTS RUKPAK_E2E_OLM RUKPAK_E2E_CRDS PATH=${up%/*}:$PATH # contains rukpak as well
 	case "${1:-}" in
-	"") nodes="node olm" ;;
+	# OLM sends at most five requests per second for each of its clients, so that two OLMs are faster than one.
+	"") nodes="node olm olm-interrupted" ;;
 	olm*) nodes=olm ;;
 	*) nodes=node ;;
 	esac
@@ -51,7 +52,7 @@ if [ -z "${RUKPAK_E2E:-}" ]; then
 	sleep 1
 	kill "$printer"
 	print_steps
-	# Prints one line for both nodes, after the lines of each.
+	# Prints one line for all nodes, after the lines of each.
 	awk '/^test result:/ { passed += $4; failed += $6; skipped += $8 }
 	     END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$work"/*.log
 	exit "$status"
@@ -62,20 +63,25 @@ tests/publish.sh
 export RUKPAK_TEST_KUBECONFIG=$KUBECONFIG
 # Most tests wait for the cluster most of the time, and those with OLM longer than the others.
 threads=$((2 * $(nproc)))
-[ "$RUKPAK_E2E" != olm ] || threads=$((3 * threads))
+case $RUKPAK_E2E in olm*) threads=$((3 * threads)) ;; esac
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$threads}"
 status=0
 run() { (cd tests && "$RUKPAK_E2E_TESTS" "$@") 2>&1 || status=$?; }
 if [ $# -gt 0 ]; then
 	run "$@"
-elif [ "$RUKPAK_E2E" = olm ]; then
-	# Tests that affect the whole cluster run afterwards.
-	run olm:: --skip olm::switch::
+	exit "$status"
+fi
+# Tests that affect the whole cluster run afterwards, and those that remove the product run last.
+case $RUKPAK_E2E in
+olm) run olm:: --skip olm::interrupted:: --skip olm::switch:: ;;
+olm-interrupted)
+	run olm::interrupted::
 	run olm::switch::
-else
-	# Tests that affect the whole cluster run afterwards, and those that remove the product run last.
+	;;
+*)
 	run --skip olm:: --skip exclusive:: --skip removal::
 	run exclusive::
 	run removal::
-fi
+	;;
+esac
 exit "$status"

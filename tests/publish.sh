@@ -12,6 +12,6 @@ case $(uname -m) in aarch64) arch=arm64 ;; *) arch=amd64 ;; esac
 publish "dist/image-$arch.tar" "$image"
 pods=$(dirname "$(command -v tidewatch)")
 for version in v1.4.0 v1.5.0; do publish "$pods/tidewatch.tar" "quay.io/tidewatch/operator:$version"; done
-if [ "${RUKPAK_E2E:-}" = olm ]; then
-	for name in olm opm; do publish "$RUKPAK_E2E_OLM/$name.tar" "quay.io/operator-framework/$name:e2e"; done
-fi
+case ${RUKPAK_E2E:-} in
+olm*) for name in olm opm; do publish "$RUKPAK_E2E_OLM/$name.tar" "quay.io/operator-framework/$name:e2e"; done ;;
+esac

@@ -53,12 +53,13 @@ if [ ! -d "$directory" ]; then
 	trap 'rm -rf "$unfinished"' EXIT
 	cgo=0
 	tags=
+	pure=netgo,osusergo # the standard library without cgo, which the other modules have compiled
 	if [ "$module" = runtime ]; then # runc needs cgo; the other tags exclude file system drivers
 		cgo=1
-		tags=seccomp,no_btrfs,no_devmapper,no_zfs
+		tags=$pure,seccomp,no_btrfs,no_devmapper,no_zfs
 	elif [ "$module" = opm ]; then # SQLite needs cgo; without the last tag, signatures need gpgme
 		cgo=1
-		tags=json1,containers_image_openpgp
+		tags=$pure,json1,containers_image_openpgp
 	elif [ "$module" = olm ]; then # this opm reads only bundles, without SQLite
 		tags=containers_image_openpgp
 	fi

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use kube::{Client, Config, runtime::watcher};
-use manifests::api::bundle_instance::InstalledBundle;
+use manifests::api::bundle_instance::{Cause, InstalledBundle};
 use tokio::task::JoinHandle;
 
 use super::*;
