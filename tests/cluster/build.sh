@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds the programs of a Go module next to this script (first argument) and prints their directory. Programs are built once
 # for each content of the module. The module "tools" contains etcd and Kubernetes: the control plane and, with the argument
-# "node", the programs of a node. With one module for both, Go compiles shared packages once.
+# "node", the programs of a node. The module "olm" contains the images of OLM and, with the argument "opm", opm with SQLite.
+# With one module for both, Go compiles shared packages once.
 set -eu
 
 name=${1:-tools}
@@ -15,6 +16,7 @@ node)
 	packages="github.com/coredns/coredns k8s.io/kubernetes/cmd/kube-proxy k8s.io/kubernetes/cmd/kube-scheduler
 		k8s.io/kubernetes/cmd/kubelet"
 	;;
+opm) module=olm packages=github.com/operator-framework/operator-registry/cmd/opm ;;
 esac
 here=$(cd "${0%/*}" && pwd)
 
@@ -54,19 +56,15 @@ if [ ! -d "$directory" ]; then
 	cgo=0
 	tags=
 	pure=netgo,osusergo # the standard library without cgo, which the other modules have compiled
-	if [ "$module" = runtime ]; then # runc needs cgo; the other tags exclude file system drivers
-		cgo=1
-		tags=$pure,seccomp,no_btrfs,no_devmapper,no_zfs
-	elif [ "$module" = opm ]; then # SQLite needs cgo; without the last tag, signatures need gpgme
-		cgo=1
-		tags=$pure,json1,containers_image_openpgp
-	elif [ "$module" = olm ]; then # this opm reads only bundles, without SQLite
-		tags=containers_image_openpgp
-	fi
+	case $name in
+	runtime) cgo=1 tags=$pure,seccomp,no_btrfs,no_devmapper,no_zfs ;; # runc needs cgo; without file system drivers
+	opm) cgo=1 tags=$pure,json1,containers_image_openpgp ;; # SQLite needs cgo; without the last tag, signatures need gpgme
+	olm) tags=containers_image_openpgp ;; # this opm reads only bundles, without SQLite
+	esac
 	# shellcheck disable=SC2086 # several packages
 	CGO_ENABLED=$cgo GOBIN=$unfinished go install -trimpath -tags "$tags" -gcflags all=-dwarf=false -ldflags "$ldflags" $packages >&2
 	[ ! -e "$unfinished/server" ] || mv "$unfinished/server" "$unfinished/etcd"
-	[ ! -x images.sh ] || ./images.sh "$unfinished" >&2
+	[ "$name" != "$module" ] || [ ! -x images.sh ] || ./images.sh "$unfinished" >&2
 	chmod 755 "$unfinished"
 	mv "$unfinished" "$directory"
 	trap - EXIT

@@ -11,7 +11,7 @@ const OF_CORPUS: usize = 30;
 
 /// Returns the bundles of opm's own module, and some of the corpus if one is configured.
 fn bundles() -> Vec<PathBuf> {
-    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cluster/opm");
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cluster/olm");
     let module = "github.com/operator-framework/operator-registry";
     let script = format!("go mod download {module} >&2 && go list -m -f '{{{{.Dir}}}}' {module}");
     let mut shell = Command::new("sh");

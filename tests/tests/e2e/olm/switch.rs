@@ -104,7 +104,7 @@ async fn template_resolves_and_olm_rolls_its_pod_after_an_upgrade() {
     world.runs(SYSTEM, CORE).await;
     let minor = world.kubernetes().await;
     let [first, second] = ["1.0.0", "1.1.0"].map(|number| Version::publish("sponge", number));
-    let tag = |minor: u64| format!("{NAME}:v1.{minor}-olm0.38");
+    let tag = |minor: u64| format!("{NAME}:v1.{minor}-olm0.45");
     let before = index::publish_serving(&tag(minor), &[&first]);
     let after = index::publish_serving(&tag(minor + 1), &[&first, &second]);
     let variables =
@@ -132,7 +132,7 @@ async fn template_resolves_and_olm_rolls_its_pod_after_an_upgrade() {
     space.kubectl(&[&["patch", "catalogsource", NAME], &status[..], &none].concat());
     world.becomes("unresolved again", is_unresolved).await;
 
-    let label = json!({"metadata": {"labels": {"olm.version": "0.38.0"}}});
+    let label = json!({"metadata": {"labels": {"olm.version": "0.45.0"}}});
     merge(&world.api::<Deployment>("olm"), "catalog-operator", &label).await;
     let is_resolved =
         |source: &CatalogSource| reported(source).is_some_and(|(status, _)| status == "True");
