@@ -20,7 +20,7 @@ lint-language: ## check words and patterns that the project avoids
 test: ## check format, lints, licenses and generated files, and run all tests that need no node
 	@CARGO="$(CARGO)" tests/all.sh
 
-e2e: ## test the image on a real node, with running operators and with OLM (needs root)
+e2e: ## test the image on real nodes, with running operators and with OLM (needs root)
 	@CARGO="$(CARGO)" tests/e2e.sh
 
 e2e-build: ## build the programs of a node and of OLM, and the image, for `make e2e`

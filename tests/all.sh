@@ -48,8 +48,8 @@ wait "$programs" || {
 }
 programs=
 
-# After the builds above, Go has compiled most packages of this program.
-step "generated Go types"
+# The builds above have compiled most Go packages of this program.
+step "generated tables of the Go types"
 tests/cluster/gotypes/generate.sh --check
 
 if [ -n "${RUKPAK_CORPUS:-}" ]; then

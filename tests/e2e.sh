@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests the product as users run it: the image, installed by the install file, on a real node, and next to the real OLM on two
-# other nodes. `make e2e` and CI run this script. Arguments are passed to the test binary, as in `tests/e2e.sh install`. With
-# arguments, only one node is started: a node with OLM if the first one begins with `olm`.
+# other nodes. `make e2e` and CI run this script. The argument `olm` selects the two nodes with OLM. Other arguments are passed
+# to the test binary, as in `tests/e2e.sh install`, on one node: a node with OLM if the first argument begins with `olm`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -33,8 +33,9 @@ if [ -z "${RUKPAK_E2E:-}" ]; then
 	RUKPAK_E2E_CRDS=$(tests/cluster/openshift/crds.sh)
 	export RUKPAK_E2E RUKPAK_E2E_TESTS RUKPAK_E2E_OLM RUKPAK_E2E_CRDS PATH=${up%/*}:$PATH # contains rukpak as well
 	case "${1:-}" in
-	# OLM sends at most five requests per second for each of its clients, so that two OLMs are faster than one.
+	# Each client of OLM sends at most five requests per second, so two OLMs are faster than one.
 	"") nodes="node olm olm-interrupted" ;;
+	olm) nodes="olm olm-interrupted" ;;
 	olm*) nodes=olm ;;
 	*) nodes=node ;;
 	esac
@@ -67,7 +68,7 @@ case $RUKPAK_E2E in olm*) threads=$((3 * threads)) ;; esac
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$threads}"
 status=0
 run() { (cd tests && "$RUKPAK_E2E_TESTS" "$@") 2>&1 || status=$?; }
-if [ $# -gt 0 ]; then
+if [ $# -gt 0 ] && [ "$*" != olm ]; then
 	run "$@"
 	exit "$status"
 fi

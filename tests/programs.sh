@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds programs of other projects for the tests: the Go modules of tests/cluster that the arguments name, in this order.
+# Builds programs of other projects for the tests. The arguments are those of tests/cluster/build.sh, in the order of the builds.
 # The low priority leaves the processors to builds that run at the same time.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Builds the programs of a Go module next to this script (first argument) and prints their directory. Programs are built once
-# for each content of the module. The module "tools" contains etcd and Kubernetes: the control plane and, with the argument
-# "node", the programs of a node. The module "olm" contains the images of OLM and, with the argument "opm", opm with SQLite.
-# With one module for both, Go compiles shared packages once.
+# Builds programs of a Go module next to this script, and prints their directory. The argument is a module, "node" or "opm".
+# Programs are built once for each content of the module. The module "tools" contains etcd and Kubernetes: the control plane and,
+# with the argument "node", the programs of a node. The module "olm" contains the programs of OLM's images and, with the argument
+# "opm", opm with SQLite. Programs of one module use the same versions of packages, which Go compiles once.
 set -eu
 
 name=${1:-tools}
@@ -55,7 +55,7 @@ if [ ! -d "$directory" ]; then
 	trap 'rm -rf "$unfinished"' EXIT
 	cgo=0
 	tags=
-	pure=netgo,osusergo # the standard library without cgo, which the other modules have compiled
+	pure=netgo,osusergo # no cgo in the standard library, so that Go compiles most packages once for all modules
 	case $name in
 	runtime) cgo=1 tags=$pure,seccomp,no_btrfs,no_devmapper,no_zfs ;; # runc needs cgo; without file system drivers
 	opm) cgo=1 tags=$pure,json1,containers_image_openpgp ;; # SQLite needs cgo; without the last tag, signatures need gpgme

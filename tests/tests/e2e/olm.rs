@@ -1,4 +1,4 @@
-//! The product beside the real OLM v0: its two controllers run on a separate node.
+//! The product beside the real OLM v0: OLM's two controllers run on separate nodes.
 //!
 //! ```text
 //!  registry pod ── gRPC ── catalog-operator ── unpack Job ── olm-operator ── operator

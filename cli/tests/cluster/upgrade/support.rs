@@ -41,7 +41,7 @@ pub(crate) async fn define(cluster: &Cluster, dir: &Path, files: &[&str]) {
 }
 
 pub(crate) async fn define_olm(cluster: &Cluster, kinds: &str) {
-    let dir = module("opm", "github.com/operator-framework/api");
+    let dir = module("olm", "github.com/operator-framework/api");
     for kind in kinds.split(' ') {
         let file = format!("crds/operators.coreos.com_{kind}.yaml");
         define(cluster, &dir, &[&file]).await;

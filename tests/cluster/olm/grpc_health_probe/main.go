@@ -1,4 +1,5 @@
-// grpc_health_probe queries the health of a gRPC server. OLM runs the program with the flag `-addr` in the pods of catalogs.
+// grpc_health_probe queries the health of a gRPC server. OLM runs the program with the flags `-addr` and
+// `-rpc-timeout` in the pods of catalogs.
 package main
 
 import (
@@ -15,15 +16,16 @@ import (
 
 func main() {
 	address := flag.String("addr", ":50051", "the server")
+	timeout := flag.Duration("rpc-timeout", time.Second, "the maximum duration of the query")
 	flag.Parse()
-	if err := ask(*address); err != nil {
+	if err := ask(*address, *timeout); err != nil {
 		fmt.Fprintln(os.Stderr, "grpc_health_probe:", err)
 		os.Exit(1)
 	}
 }
 
-func ask(address string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+func ask(address string, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -1,5 +1,6 @@
 //! Templates of catalog images that OLM serves: the provisioner beside the real catalog-operator, on a cluster that is
-//! upgraded. tests/e2e.sh runs this last with OLM and in a separate process, because the test replaces the API server.
+//! upgraded. tests/e2e.sh runs this test after the others of its node and in a separate process, because the test replaces the
+//! API server.
 //!
 //! ```text
 //!  annotation ── provisioner ── spec.image ── catalog-operator ── pod ── Subscription ── operator

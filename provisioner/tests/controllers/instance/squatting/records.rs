@@ -13,7 +13,7 @@ async fn unhealthy_and_rolled_back_bundles_are_not_replaced() {
     let rollback = |policy: &str| json!({"spec": {"rollback": policy}});
     let maps = maps(world, space.name());
 
-    // The Bundle is replaced before a rollback to it: the revision's record has the objects.
+    // The squatter replaces the Bundle before the rollback to it. The revision's record has the objects.
     upgrade(world, &name, "v2", &version("v2", "fails")).await;
     has_value(world, space.name(), "a", "v", "v2").await;
     let has_previous = |status: &BundleInstanceStatus| status.previous.as_ref().map(drop);
@@ -27,9 +27,9 @@ async fn unhealthy_and_rolled_back_bundles_are_not_replaced() {
     has_value(world, space.name(), "a", "v", "v1").await;
     upgrade(world, &name, "v3", &version("v3", "works")).await;
     has_value(world, space.name(), "a", "v", "v3").await;
-    let is_active =
+    let is_upgraded =
         |status: &BundleInstanceStatus| (status.active()?.cause == Cause::Upgrade).then_some(());
-    becomes(world, &name, "rolled out", is_active).await;
+    becomes(world, &name, "active after the upgrade", is_upgraded).await;
 
     // Applied, and not healthy.
     change(world, &name, rollback("Never")).await;
