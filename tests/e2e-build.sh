@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the programs of a node and of OLM, and the image, for `make e2e`. `make e2e-build` runs this script. CI runs it
-# at the same time as the tests, which leave the processors idle half of the time; hence the low priority.
+# Builds the programs of a node and of OLM, and the image, for `make e2e`. `make e2e-build` runs this script. CI runs it at the
+# same time as the tests; the low priority leaves the processors to the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/needs.sh node
