@@ -77,6 +77,10 @@ async fn timeout_of_an_earlier_rollout_does_not_lead_to_a_rollback() {
     install(world, &name, &of("v1", "v1", "works", 600)).await;
     upgrade(world, &name, "v2", &of("v2", "v2", "fails", 1)).await;
     wait_message(world, &name, "Healthy", &[TIMED_OUT]).await;
+    // Once the pod exists, the rollout no longer progresses, so the Deployment keeps the condition.
+    let timed_out = json!({"type": "Progressing", "reason": TIMED_OUT});
+    let stuck = json!({"status": {"updatedReplicas": 1, "conditions": [timed_out]}});
+    support::wait_part(deployments(world, space.name()), "web", stuck).await;
 
     // The pods are the same, so that the new rollout does not progress either.
     let source = publish(world, &format!("{name}:v3"), &of("v3", "v2", "fails", 15)).await;
