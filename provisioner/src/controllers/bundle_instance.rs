@@ -6,7 +6,7 @@
 //!                 ├─ template       finds or creates the desired Bundle
 //!                 ├─ rollout        new revision: convert ─ plan ─ preflight ─ record ─ apply ─ prune
 //!                 ├─ repair         no new revision: compare the observed objects with the inventory, repair
-//!                 └─ outcome ─ super::status::build ─ one write if the status changes
+//!                 └─ outcome ─ super::status::build ─ one write if the status changes ─ deletion of unused Bundles
 //! ```
 //!
 //! An instance without changes causes no requests to the API server. The inventory has the fingerprints of the applied

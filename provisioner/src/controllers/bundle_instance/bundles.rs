@@ -168,31 +168,28 @@ async fn find_or_create(
     Err((Problem::of_world(message), RetryClass::AfterGrant))
 }
 
-/// Deletes unused Bundles: all except the Bundle of the template, once that is installed and healthy.
+/// Deletes unused Bundles: all except the Bundle of the template, once `written`, the status in the cluster, reports that it is
+/// installed and its objects are healthy.
 pub(crate) async fn delete_unused(
     instance: &BundleInstance,
     shared: &InstanceContext,
-    bundles: &[Arc<Bundle>],
-    desired: &Bundle,
-    before: &BundleInstanceStatus,
+    written: &BundleInstanceStatus,
     outcome: &Outcome,
 ) {
-    let installed = match &outcome.install {
-        RolloutState::Done(done) if done.rolled_back.is_none() => Some(&done.bundle),
-        RolloutState::Unchanged => before.installed_bundle_name.as_ref(),
-        _ => None,
-    };
-    let is_settled =
-        installed == Some(&desired.name_any()) && matches!(outcome.health, HealthState::Healthy);
-    if !is_settled || instance.metadata.deletion_timestamp.is_some() {
+    let is_settled = matches!(
+        outcome.install,
+        RolloutState::Done(_) | RolloutState::Unchanged
+    ) && outcome.health == HealthState::Healthy;
+    let installed = written.installed_bundle_name.as_deref();
+    let desired = outcome.valid.bundle().filter(|_| is_settled);
+    let Some(desired) = desired.filter(|desired| installed == Some(*desired)) else {
         return;
-    }
+    };
     let api = Api::<Bundle>::all(shared.ctx.client.clone());
-    for old in bundles
-        .iter()
-        .filter(|bundle| bundle.name_any() != desired.name_any())
-    {
-        delete(&api, old).await;
+    for old in owned_by(instance, shared) {
+        if old.name_any() != desired {
+            delete(&api, &old).await;
+        }
     }
 }
 

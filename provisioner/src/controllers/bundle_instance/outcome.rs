@@ -94,6 +94,18 @@ pub enum TemplateState {
     },
 }
 
+impl TemplateState {
+    /// Returns the name of the Bundle, if it exists.
+    pub(crate) fn bundle(&self) -> Option<&str> {
+        match self {
+            Self::Unpacked { bundle }
+            | Self::Pending { bundle, .. }
+            | Self::Failed { bundle, .. } => Some(bundle),
+            Self::Unchanged | Self::UnknownClass(_) | Self::Unknown { .. } => None,
+        }
+    }
+}
+
 /// State of the rollout.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RolloutState {

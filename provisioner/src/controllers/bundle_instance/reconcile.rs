@@ -147,6 +147,7 @@ pub(crate) async fn reconcile(
             }
             events::publish_changes(&instance, &shared, &before, &status).await;
         }
+        bundles::delete_unused(&instance, &shared, &status, &outcome).await;
         state.release_memory(&status);
         Ok(requeue_after.map_or_else(
             || Action::requeue(spread(shared.ctx.settings.resync)),
@@ -313,9 +314,6 @@ async fn run_steps(
         repaired: settled.repaired,
         replaced,
     };
-    if let Ok(desired) = &desired {
-        bundles::delete_unused(instance, shared, &bundles, desired, &status, &outcome).await;
-    }
     Ok((outcome, requeue_after))
 }
 
