@@ -145,9 +145,11 @@ pub(crate) async fn reconcile(
             if written == Written::Withheld {
                 requeue_after = earliest(requeue_after, Some(Duration::from_secs(1)));
             }
-            events::publish_changes(&instance, &shared, &before, &status).await;
         }
         bundles::delete_unused(&instance, &shared, &status, &outcome).await;
+        if status != before {
+            events::publish_changes(&instance, &shared, &before, &status).await;
+        }
         state.release_memory(&status);
         Ok(requeue_after.map_or_else(
             || Action::requeue(spread(shared.ctx.settings.resync)),
