@@ -24,11 +24,11 @@ impl Signals {
     /// Cancels `stop` at the first signal, and exits at the second.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let (name, _) = self.next().await;
+        stop.cancel();
         info!(
             signal = name,
             "shutting down; send the signal again to exit immediately"
         );
-        stop.cancel();
         let (name, number) = self.next().await;
         warn!(signal = name, "exiting immediately");
         process::exit(128 + number);
