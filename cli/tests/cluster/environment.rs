@@ -131,6 +131,15 @@ impl World {
         instance.status.unwrap().installed_bundle_name.unwrap()
     }
 
+    /// Waits until the status of an instance has a text.
+    pub(crate) async fn reports(&self, name: &str, part: &str) {
+        eventually(part, async || {
+            let status = json!(self.instances().get(name).await.unwrap().status).to_string();
+            status.contains(part).then_some(()).ok_or(status)
+        })
+        .await;
+    }
+
     /// Changes an instance as another client.
     pub(crate) async fn patch(&self, name: &str, patch: Value) {
         let (instances, params) = (self.instances(), PatchParams::default());

@@ -299,8 +299,8 @@ async fn waiting_ends_on_timeout_and_on_signal() {
     let standby = tests::Provisioner::with(&binary(), world.account.path(), &["--leader-elect"]);
     let address = standby.content();
     tests::assert_runs! { world;
-        "install {name} {bundle} --content-address {address} --timeout 5s"
-            => 1, "", "failed to upload the content of Bundle", "retried for 5s";
+        "install {name} {bundle} --content-address {address} --timeout 15s"
+            => 1, "", "failed to upload the content of Bundle", "retried for 15s";
         "install {name} {bundle} --content-address https://127.0.0.1:1 --timeout 5s"
             => 1, "", "failed to reach the content service at 127.0.0.1:1", "retried for 5s";
         "install {name} {bundle}" => 0, _;
@@ -315,8 +315,9 @@ async fn waiting_ends_on_timeout_and_on_signal() {
     let dir = plain(&[], "");
     fs::write(dir.path().join("manifests/pod.yaml"), pod.to_string()).unwrap();
     let install = format!("install {operator} {}", text(&dir));
+    tests::assert_runs! { world; "{install} --wait=false" => 0, _; }
+    world.reports(&operator, "Kind=Pod)").await;
     tests::assert_runs! { world;
-        "{install} --wait=false" => 0, _;
         "{install} --timeout 3s" => 1, "", "is not ready; the installation continues", "Kind=Pod)(default/{operator})";
     }
     let run = interrupt_when_listening(world.spawn(&install)).await;

@@ -222,8 +222,10 @@ async fn quickest<T>(
     best
 }
 
-/// Returns a Deployment whose pods can be set to fail.
+/// Returns a Deployment whose pods can be set to fail. Only then does its rollout time out soon, so that a busy machine causes no
+/// rollback of a healthy version.
 fn deployment(namespace: &str, name: &str, replicas: u32, version: &str, fate: &str) -> Value {
+    let deadline = if fate == "fails" { 2 } else { 600 };
     let containers = json!([{"name": "main", "image": format!("example.com/{name}:{version}")}]);
     let labels = json!({"app": name, "version": version});
     let metadata = json!({"labels": labels, "annotations": {"cluster-tests/fate": fate}});
@@ -231,7 +233,7 @@ fn deployment(namespace: &str, name: &str, replicas: u32, version: &str, fate: &
         json!({"metadata": metadata, "spec": {"nodeSelector": null, "containers": containers}});
     json!({"apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": name, "namespace": namespace, "labels": {"version": version}},
-        "spec": {"replicas": replicas, "progressDeadlineSeconds": 2, "selector": {"matchLabels": {"app": name}},
+        "spec": {"replicas": replicas, "progressDeadlineSeconds": deadline, "selector": {"matchLabels": {"app": name}},
             "strategy": null, "template": template}})
 }
 

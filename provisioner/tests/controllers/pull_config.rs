@@ -29,6 +29,20 @@ use crate::{
 
 const CONFIG: &str = "config.openshift.io/v1";
 
+/// Waits until the provisioner has observed a change of the pull configuration.
+async fn updated(provisioner: &Provisioner, change: impl Future<Output = ()>) {
+    let is_update = |line: &&Value| line["message"] == "updated pull configuration";
+    let updates = || provisioner.lines().iter().filter(is_update).count();
+    let before = updates();
+    change.await;
+    until(
+        "the configuration is updated",
+        async || updates(),
+        |updates| *updates > before,
+    )
+    .await;
+}
+
 /// A cluster that can become an OpenShift cluster.
 struct Lab {
     cluster: Lease,
@@ -173,7 +187,7 @@ async fn mirrors_and_blocked_registries_are_followed() {
     tests::assert_rows!(resolved.image.unwrap().reference => pinned, "the name is that of the source");
 
     // A deleted mirror is no longer used. The older policy kind works as well.
-    lab.delete(&set).await;
+    updated(&provisioner, lab.delete(&set)).await;
     let next = mirror.image("copies/next:v1");
     let digest = publish(&next, &content("three"), &insecure()).await;
     let next = source.image(&format!("org/next@{digest}"));
@@ -205,7 +219,7 @@ async fn mirrors_and_blocked_registries_are_followed() {
     lab.unpacked(&early).await;
 
     let blocked = json!({"insecureRegistries": hosts, "blockedRegistries": [source.host()]});
-    lab.apply(&image_config(&blocked)).await;
+    updated(&provisioner, lab.apply(&image_config(&blocked))).await;
     let late = lab.bundle(&source.image("org/app:v1")).await;
     let blocks = "image.config.openshift.io/cluster blocks";
     lab.fails(&late, blocks).await;

@@ -35,6 +35,7 @@ use manifests::api::{
 use serde_json::{Value, json};
 use tests::assert_has;
 use tokio::{
+    sync::oneshot,
     task::JoinSet,
     time::{Instant, sleep},
 };
@@ -261,17 +262,24 @@ impl<'w> Fixture<'w> {
     }
 
     /// Passes the versions of the BundleInstance, also of one that is created later, to a function in the background.
-    fn follow(&self, mut observe: impl FnMut(BundleInstance) + Send + 'static) -> JoinSet<()> {
+    /// The watch has begun when this returns.
+    async fn follow(
+        &self,
+        mut observe: impl FnMut(BundleInstance) + Send + 'static,
+    ) -> JoinSet<()> {
         let changes = watcher::watch_object(self.instances(), &self.name);
+        let (started, is_started) = oneshot::channel();
+        let mut started = Some(started);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut changes = std::pin::pin!(changes);
             while let Some(change) = changes.next().await {
-                if let Ok(Some(instance)) = change {
-                    observe(instance);
-                }
+                let Ok(found) = change else { continue };
+                found.into_iter().for_each(&mut observe);
+                started.take().map(|started| started.send(()));
             }
         });
+        is_started.await.unwrap();
         tasks
     }
 
@@ -287,17 +295,17 @@ struct Messages {
 }
 
 impl Messages {
-    fn new(fixture: &Fixture<'_>) -> Self {
+    async fn new(fixture: &Fixture<'_>) -> Self {
         let reported = Arc::<Mutex<BTreeSet<_>>>::default();
         let messages = Arc::clone(&reported);
-        let watch = fixture.follow(move |instance| {
+        let observe = move |instance: BundleInstance| {
             let conditions = instance.status.unwrap_or_default().conditions;
             let line = |one: &Condition| format!("{}: {}", one.type_, one.message);
             messages.lock().unwrap().extend(conditions.iter().map(line));
-        });
+        };
         Self {
             reported,
-            _watch: watch,
+            _watch: fixture.follow(observe).await,
         }
     }
 

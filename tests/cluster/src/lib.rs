@@ -38,6 +38,7 @@ mod faults;
 mod namespace;
 pub mod node;
 mod objects;
+mod permissions;
 mod pki;
 mod pool;
 mod processes;

@@ -34,7 +34,7 @@ pub(crate) struct Kinds(Mutex<HashMap<GroupVersionKind, (ApiResource, ApiCapabil
 
 impl Cluster {
     /// Applies an object with server-side apply, and returns the live object. The default namespace of a namespaced object is
-    /// `default`.
+    /// `default`. The permissions of a role binding are in effect afterwards.
     pub async fn apply(&self, object: &Value, dry_run: DryRun) -> Result<DynamicObject> {
         let api_version = object.get("apiVersion").and_then(Value::as_str);
         let kind = object.get("kind").and_then(Value::as_str);
@@ -59,7 +59,14 @@ impl Cluster {
             // The CRD may have been deleted; the next caller runs discovery again.
             self.kinds.forget(&gvk);
         }
-        outcome.map_err(Error::api(format!("apply {kind} {name}")))
+        let applied = outcome.map_err(Error::api(format!("apply {kind} {name}")))?;
+        if group == "rbac.authorization.k8s.io"
+            && kind.ends_with("Binding")
+            && dry_run == DryRun::No
+        {
+            self.wait_effective(object).await?;
+        }
+        Ok(applied)
     }
 
     pub(crate) fn forget_kinds(&self) {

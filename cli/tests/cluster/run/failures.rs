@@ -28,8 +28,8 @@ async fn failed_upgrades_leave_the_operator_and_can_be_rolled_back() {
         after
     };
     tests::assert_runs! { world;
-        "run bundle-upgrade {second} --use-http --timeout 20s --rollback-on-failure"
-            => 1, "", "Failed to run bundle upgrade: timed out after 20s: BundleInstance {name} is not ready",
+        "run bundle-upgrade {second} --use-http --timeout 40s --rollback-on-failure"
+            => 1, "", "Failed to run bundle upgrade: timed out after 40s: BundleInstance {name} is not ready",
             "Kind=Deployment)({namespace}/{name})", "rolling back to ", "\nrolled back to ";
     }
     assert_eq!(text(&operator).await.as_deref(), Some("0.0.1"));

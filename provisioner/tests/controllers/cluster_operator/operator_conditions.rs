@@ -21,7 +21,7 @@ use manifests::{
 };
 
 use super::*;
-use crate::support::{delete, has, list, operator, until};
+use crate::support::{delete, eventually, has, list, operator, until};
 
 const NAMESPACE: &str = "wave-system";
 const CONDITION: &str = "wave.v1.0.0";
@@ -77,13 +77,21 @@ pub(super) async fn an_operator_closes_the_gate(platform: &Platform) {
     config.auth_info.impersonate = Some(format!("system:serviceaccount:{NAMESPACE}:wave-operator"));
     let operator = Client::try_from(config).unwrap();
     let own: Api<DynamicObject> = Api::namespaced_with(operator, NAMESPACE, &resource);
-    let mut condition = own.get(CONDITION).await.unwrap();
-    condition.data["spec"]["conditions"] = json!([{
+    let reported = json!([{
         "type": "Upgradeable", "status": "False", "reason": "Busy", "message": "moving data",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }]);
-    let params = kube::api::PostParams::default();
-    own.replace(CONDITION, &params, &condition).await.unwrap();
+    eventually("the operator writes", async || {
+        let mut condition = own
+            .get(CONDITION)
+            .await
+            .map_err(|error| error.to_string())?;
+        condition.data["spec"]["conditions"].clone_from(&reported);
+        let params = kube::api::PostParams::default();
+        let written = own.replace(CONDITION, &params, &condition).await;
+        written.map_err(|error| error.to_string())
+    })
+    .await;
     let busy = "The following operators are not upgradeable: wave-system/wave\n\
                 - wave-system/wave: not upgradeable: Busy: moving data";
     let closed = ["False", "OperatorConditionsNotUpgradeable", busy];

@@ -36,10 +36,10 @@ async fn only_lasting_watch_failures_close_the_gate() {
     let api = platform.world.api::<ClusterOperator>();
     let before = api.get(AGGREGATED).await.unwrap();
     relay.fails(Fault::Busy(&["/apis/"]));
-    sleep(Duration::from_secs(12)).await;
+    sleep(Duration::from_secs(6)).await;
     relay.restore();
-    // Watches back off for about ten seconds at most.
-    sleep(Duration::from_secs(13)).await;
+    // Watches back off for 12.5 seconds at most.
+    sleep(Duration::from_secs(20)).await;
     let failed = |line: &&Value| line.to_string().contains("watch failed; relisting");
     assert!(provisioner.lines().iter().filter(failed).count() > 5);
     assert_eq!(api.get(AGGREGATED).await.unwrap(), before);

@@ -52,7 +52,7 @@ async fn replica_takes_over_from_a_killed_or_stopped_leader() {
     second.wait_log("leading").await;
     took("from a kill to the next leader", killed);
     let took = killed.elapsed();
-    assert!(took < LEASE + LEASE / 2, "{took:?} of a Lease of {LEASE:?}");
+    assert!(took < 2 * LEASE, "{took:?} of a Lease of {LEASE:?}");
     play.settled(&world, 2).await;
 
     // Stopped during another one.

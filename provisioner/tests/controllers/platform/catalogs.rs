@@ -43,7 +43,7 @@ async fn unavailable_catalog_causes_no_worse_choice() {
     platform.source("better", from_better).await;
     platform.declare(json!({"package": {"name": "surf"}})).await;
     platform.has("surf", "1.0.0").await;
-    assert_eq!(platform.choices("tide").await, ["1.0.0"]);
+    platform.has_chosen("tide", &["1.0.0"]).await;
     let pin = |catalog: Value| json!({"spec": {"catalog": catalog}});
     let catalog = json!({"name": "better", "namespace": "catalogs"});
     platform.edit("tide", pin(catalog)).await;
@@ -85,7 +85,9 @@ async fn unavailable_catalog_causes_no_worse_choice() {
         "the source of the installed bundle, no longer exists or no longer contains the package";
     platform.succeeds("tide", lost).await;
     are_available(&platform, "").await;
-    assert_eq!(platform.choices("tide").await, ["1.0.0", "1.0.1", "1.0.2"]);
+    platform
+        .has_chosen("tide", &["1.0.0", "1.0.1", "1.0.2"])
+        .await;
 }
 
 /// Waits until `tide` reports its catalogs with this status, reason and part of the message.

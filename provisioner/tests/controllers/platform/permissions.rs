@@ -5,7 +5,7 @@ use manifests::api::install;
 use super::support::{Platform, package};
 use super::*;
 use crate::catalogs::images::pull_secret;
-use crate::support::{install_rights, own_kubeconfig};
+use crate::support::{install_rights, own_kubeconfig, until};
 
 // parity: openshift-27
 #[tokio::test]
@@ -33,8 +33,21 @@ async fn install_file_permissions_suffice_for_platform_operators() {
     let chosen = json!({"status": {"chosenBundle": {"name": "tide.v1.0.0"}}});
     wait_part(platform.operators(), "tide", chosen).await;
     // The image is pulled with the secret.
-    let log_line = provisioner.wait_log("failed to read catalog").await;
-    tests::assert_has(log_line["error"].as_str().unwrap(), "none");
+    let is_pulled = |lines: &Vec<Value>| {
+        let mut lines = lines.iter();
+        let of_image = |line: &&Value| {
+            line["message"] == "failed to read catalog" && line["catalog"] == "catalogs/image"
+        };
+        lines
+            .find(of_image)
+            .is_some_and(|line| line["error"].to_string().contains("none"))
+    };
+    until(
+        "the image is pulled",
+        async || provisioner.lines(),
+        is_pulled,
+    )
+    .await;
     for line in provisioner.lines() {
         assert!(!line.to_string().contains("orbidden"), "{line}");
     }

@@ -55,9 +55,9 @@ async fn one_replica_leads_while_it_holds_the_lease() {
 
     // A suspended leader ends.
     let (flag, _) = system(cluster).await;
-    let first = replica(cluster, &flag, "3s").await;
+    let first = replica(cluster, &flag, "10s").await;
     first.wait_log("leading").await;
-    let second = replica(cluster, &flag, "3s").await;
+    let second = replica(cluster, &flag, "10s").await;
     first.signal("STOP").await;
     second.wait_log("leading").await;
     first.signal("CONT").await;

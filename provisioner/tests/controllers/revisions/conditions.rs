@@ -54,10 +54,11 @@ async fn unfinished_generation_is_never_current() {
     let events = Arc::<Mutex<Vec<Event>>>::default();
     let allowed = Arc::<AtomicI64>::default();
     let (observed, newest) = (Arc::clone(&events), Arc::clone(&allowed));
-    let mut watch = fixture.follow(move |instance| {
+    let observe = move |instance| {
         let found = verdict(&instance, newest.load(Ordering::SeqCst));
         observed.lock().unwrap().push(found);
-    });
+    };
+    let mut watch = fixture.follow(observe).await;
     let allow = |generation| allowed.store(generation, Ordering::SeqCst);
     let has_shown_done = async |generation: i64| {
         let events = async || events.lock().unwrap().clone();
@@ -120,7 +121,7 @@ async fn blocked_generation_is_stalled_after_its_deadline() {
     let world = fixture.world;
     world.apply(&fixture.map("taken", "of others")).await;
     let declared = fixture.declare(&[fixture.map("taken", "1")]).await;
-    let declared = tests::with!(declared => spec.progress_deadline_seconds: Some(3));
+    let declared = tests::with!(declared => spec.progress_deadline_seconds: Some(10));
     world.create(&declared).await;
     fixture.has_reason("Reconciling ProgressingWithRetry").await;
     fixture.has_reason("Stalled ProgressDeadlineExceeded").await;

@@ -108,7 +108,14 @@ async fn platform_rollouts_are_few_and_stop_when_two_are_unhealthy() {
     let all = async || under_way(&fixtures).await.0;
     becomes("all other rollouts", all, |all| all.len() == INSTANCES).await;
     for number in waiting {
+        let is_applied = async || {
+            let status = fixtures[number].read().await.status.unwrap();
+            status
+                .newest()
+                .is_some_and(|newest| newest.applied.is_some())
+        };
+        becomes("applied", is_applied, |is_applied| *is_applied).await;
         fixtures[number].report(true).await;
-        fixtures[number].wait("Healthy", "True").await;
+        fixtures[number].is_active(2).await;
     }
 }

@@ -230,7 +230,7 @@ async fn object_deleted_by_a_killed_provisioner_gets_its_new_form() {
 
     // All forms of the object since then.
     let params = WatchParams::default();
-    let params = params.fields("metadata.name=fixed").timeout(1);
+    let params = params.fields("metadata.name=fixed").timeout(5);
     let events = maps.watch(&params, &version).await.unwrap();
     let events: Vec<WatchEvent<ConfigMap>> = events.boxed().try_collect().await.unwrap();
     assert!(!events.is_empty());

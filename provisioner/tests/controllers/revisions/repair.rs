@@ -79,7 +79,7 @@ async fn lost_content_changes_no_condition_and_stops_no_repair() {
     ];
     conditions_stay(&plain, &expected).await;
     for name in ["before", "after"] {
-        tests::assert_rows!(plain.text(name).await.as_deref() => Some("1"), "{name} is not repaired");
+        plain.has_text(ROLLOUT_TIMEOUT, name, "1").await;
     }
 
     provisioner.stop().await;
@@ -87,7 +87,7 @@ async fn lost_content_changes_no_condition_and_stops_no_repair() {
     operator.alter("kept").await;
     let _provisioner = Provisioner::start(cluster, Options::default()).await;
     conditions_stay(&operator, &expected[1..2]).await;
-    tests::assert_rows!(operator.text("kept").await.as_deref() => Some("1"), "not repaired");
+    operator.has_text(ROLLOUT_TIMEOUT, "kept", "1").await;
     plain.uninstall().await;
     operator.uninstall().await;
 }
@@ -117,7 +117,7 @@ async fn failed_lookup_and_slow_rollouts_delay_no_repair() {
     let deployments: Api<Deployment> = other.api();
     delete(&deployments, "web").await;
     let deployment = async || deployments.get_opt("web").await.unwrap();
-    becomes("recreated", deployment, Option::is_some).await;
+    until_within(LARGE_TIMEOUT, "recreated", deployment, Option::is_some).await;
 
     // The API server answers no request for objects in the namespace of the slow instances.
     let slow = unique("slow");

@@ -87,7 +87,7 @@ async fn only_later_failure_causes_a_rollback_after_a_restart() {
 // does not become active.
 #[tokio::test]
 async fn blocked_rollback_outlives_a_deadline_that_a_pause_restarts() {
-    const DEADLINE: i64 = 8;
+    const DEADLINE: i64 = 14;
     let fixture = Fixture::new(running().await, "blocked").await;
     let objects = |text: &str, size: u8, is_immutable: bool| {
         let map = tests::with!(fixture.map("changed", text) => |map| map["immutable"] = json!(is_immutable));

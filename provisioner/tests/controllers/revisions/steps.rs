@@ -46,7 +46,7 @@ async fn large_revision_is_rolled_out_in_steps_across_restarts() {
     let world = World::bare(cluster);
     let provisioner = Provisioner::start(cluster, Options::default()).await;
     let fixture = Fixture::new(&world, "steps").await;
-    let messages = Messages::new(&fixture);
+    let messages = Messages::new(&fixture).await;
     let declared = fixture.declare(&fixture.many("1")).await;
     world.create(&declared).await;
     fixture.is_rolled_out(1, "1").await;
@@ -55,7 +55,7 @@ async fn large_revision_is_rolled_out_in_steps_across_restarts() {
     }
 
     let mark = audit.mark();
-    let messages = Messages::new(&fixture);
+    let messages = Messages::new(&fixture).await;
     fixture.upgrade("v2", &fixture.many("2")).await;
     // Objects that drift in between are repaired, to the new form if they were applied already.
     messages.wait(&["Progressing: ", "200 are applied"]).await;
@@ -76,7 +76,7 @@ async fn large_revision_is_rolled_out_in_steps_across_restarts() {
     let repairs = patches(false) - OBJECTS;
     assert!((1..=4).contains(&repairs), "{repairs}\n{requests}");
 
-    let messages = Messages::new(&fixture);
+    let messages = Messages::new(&fixture).await;
     fixture.upgrade("v3", &fixture.many("3")).await;
     messages.wait(&["Progressing: ", "200 are applied"]).await;
     provisioner.kill().await;

@@ -48,8 +48,9 @@ async fn restarts_keep_catalogs_while_the_registry_is_away() {
     shelf.hands_out(THERE, "served/tenants", &ONE).await;
     shelf.hands_out(THERE, "served/dynamic", &ONE).await;
     tests::assert_rows!(service.resource_version() => shelf.services("catalogs").get("mine").await.unwrap().resource_version());
-    let served = second.served();
-    tests::assert_rows!(served.iter().filter(|line| line.ends_with(" 1")).count() => 3);
+    let are_served =
+        |served: &Vec<String>| served.iter().filter(|line| line.ends_with(" 1")).count() == 3;
+    until("three are served", async || second.served(), are_served).await;
     // The status names no server that ended.
     let reported =
         json!({"message": "*ocp_minor_version*", "connectionState": null, "registryService": null});
