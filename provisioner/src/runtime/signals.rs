@@ -24,7 +24,7 @@ impl Signals {
     /// Cancels `stop` at the first signal, and exits at the second.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let (name, _) = self.next().await;
-        stop.cancel();
+        stop.cancel(); // first, so that the process is not ready once the message is logged
         info!(
             signal = name,
             "shutting down; send the signal again to exit immediately"

@@ -168,29 +168,36 @@ async fn find_or_create(
     Err((Problem::of_world(message), RetryClass::AfterGrant))
 }
 
-/// Deletes unused Bundles: all except the Bundle of the template, once `written`, the status in the cluster, reports that it is
-/// installed and its objects are healthy.
+/// Deletes the unused Bundles of an instance. `written` is the status in the cluster.
 pub(crate) async fn delete_unused(
     instance: &BundleInstance,
     shared: &InstanceContext,
     written: &BundleInstanceStatus,
     outcome: &Outcome,
 ) {
-    let is_settled = matches!(
-        outcome.install,
-        RolloutState::Done(_) | RolloutState::Unchanged
-    ) && outcome.health == HealthState::Healthy;
-    let installed = written.installed_bundle_name.as_deref();
-    let desired = outcome.valid.bundle().filter(|_| is_settled);
-    let Some(desired) = desired.filter(|desired| installed == Some(*desired)) else {
+    let Some(used) = only_used(written, outcome) else {
         return;
     };
     let api = Api::<Bundle>::all(shared.ctx.client.clone());
     for old in owned_by(instance, shared) {
-        if old.name_any() != desired {
+        if old.name_any() != used {
             delete(&api, &old).await;
         }
     }
+}
+
+/// Returns the name of the Bundle of the template if no other Bundle is used any longer: `written`, the status in the cluster,
+/// names it as installed, and its objects are healthy.
+pub(crate) fn only_used<'o>(
+    written: &BundleInstanceStatus,
+    outcome: &'o Outcome,
+) -> Option<&'o str> {
+    let is_settled = matches!(
+        outcome.install,
+        RolloutState::Done(_) | RolloutState::Unchanged
+    ) && outcome.health == HealthState::Healthy;
+    let desired = outcome.valid.bundle().filter(|_| is_settled)?;
+    (written.installed_bundle_name.as_deref() == Some(desired)).then_some(desired)
 }
 
 /// Records the Bundle that an older provisioner has installed, which recorded only names. If the record cannot be written,

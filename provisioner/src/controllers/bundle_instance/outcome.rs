@@ -95,7 +95,7 @@ pub enum TemplateState {
 }
 
 impl TemplateState {
-    /// Returns the name of the Bundle, if it exists.
+    /// Returns the name of the Bundle; `None` if it does not exist or was not examined.
     pub(crate) fn bundle(&self) -> Option<&str> {
         match self {
             Self::Unpacked { bundle }

@@ -146,6 +146,7 @@ pub(crate) async fn reconcile(
                 requeue_after = earliest(requeue_after, Some(Duration::from_secs(1)));
             }
         }
+        // Before the Events, because the Events API may take nine seconds to fail.
         bundles::delete_unused(&instance, &shared, &status, &outcome).await;
         if status != before {
             events::publish_changes(&instance, &shared, &before, &status).await;

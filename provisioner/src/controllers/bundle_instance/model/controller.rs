@@ -6,6 +6,7 @@ use manifests::api::bundle_instance::{Inventory as Listed, RevisionState};
 use super::*;
 use crate::controllers::bundle_instance::{
     attempt_backoff::RolloutBackoff,
+    bundles,
     choice::{Choices, Goal},
     outcome::HealthState,
     reconcile,
@@ -90,6 +91,10 @@ impl Controller {
         if status != before {
             server.write_status(&status)?;
         }
+        if let Some(used) = bundles::only_used(&status, &outcome) {
+            let bundles = &mut server.registry.bundles;
+            bundles.retain(|bundle| bundle.name_any() == used);
+        }
         // At rest, the status says it all.
         let kinds = status.inventory.map(|listed| listed.kinds);
         let listed: Inventory = inventory_status::parse(&kinds.unwrap_or_default()).collect();
@@ -132,17 +137,6 @@ impl Controller {
         let outcome = with!(Outcome::of_bundle(reconcile::template_state(&desired)) =>
             install: settled.install, is_declared: choices.is_declared(), health: settled.health, repaired: settled.repaired,
             replaced: replaced);
-        let is_done = match &outcome.install {
-            RolloutState::Done(done) => {
-                done.rolled_back.is_none() && done.bundle == desired.name_any()
-            }
-            RolloutState::Unchanged => status.installed_bundle_name == Some(desired.name_any()),
-            _ => false,
-        };
-        if is_done && outcome.health == HealthState::Healthy {
-            let bundles = &mut server.registry.bundles;
-            bundles.retain(|bundle| bundle.name_any() == desired.name_any());
-        }
         Ok(outcome)
     }
 
