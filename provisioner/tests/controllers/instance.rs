@@ -222,8 +222,8 @@ async fn quickest<T>(
     best
 }
 
-/// Returns a Deployment whose pods can be set to fail. Only then does its rollout time out soon, so that a busy machine causes no
-/// rollback of a healthy version.
+/// Returns a Deployment whose pods can be set to fail. The rollout of failing pods times out after two seconds. Other rollouts
+/// have ten minutes, so that a busy machine causes no rollback of a healthy version.
 fn deployment(namespace: &str, name: &str, replicas: u32, version: &str, fate: &str) -> Value {
     let deadline = if fate == "fails" { 2 } else { 600 };
     let containers = json!([{"name": "main", "image": format!("example.com/{name}:{version}")}]);

@@ -34,7 +34,7 @@ pub(crate) struct Kinds(Mutex<HashMap<GroupVersionKind, (ApiResource, ApiCapabil
 
 impl Cluster {
     /// Applies an object with server-side apply, and returns the live object. The default namespace of a namespaced object is
-    /// `default`. The permissions of a role binding are in effect afterwards.
+    /// `default`. After a role binding, waits until its first permission is in effect.
     pub async fn apply(&self, object: &Value, dry_run: DryRun) -> Result<DynamicObject> {
         let api_version = object.get("apiVersion").and_then(Value::as_str);
         let kind = object.get("kind").and_then(Value::as_str);

@@ -1,4 +1,4 @@
-//! Waits for permissions.
+//! Waits until granted permissions are in effect.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ impl Cluster {
         Ok(reviewed.status.is_some_and(|status| status.allowed))
     }
 
-    /// Waits until a role binding takes effect, which is a moment after it is stored. Only the first rule about resources is
-    /// checked. A role without such a rule, or without a supported subject, is not waited for.
+    /// Waits until a role binding takes effect, a moment after it is stored. Checks only the first subject and the first rule
+    /// about resources. Returns at once if either is missing.
     pub(crate) async fn wait_effective(&self, binding: &Value) -> Result<()> {
         let rules = rules(self.client()?, binding).await?;
         let Some(action) = action(binding, &rules) else {
@@ -71,7 +71,7 @@ fn text<'v>(object: &'v Value, path: &str) -> Option<&'v str> {
     object.pointer(path)?.as_str()
 }
 
-/// Returns an action that the first subject of a binding may do.
+/// Returns an action that a binding permits its first subject.
 fn action(binding: &Value, rules: &[PolicyRule]) -> Option<SubjectAccessReviewSpec> {
     let first = |list: &Option<Vec<String>>| list.as_ref()?.first().cloned();
     let (rule, resource) = rules

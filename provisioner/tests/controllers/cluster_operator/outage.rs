@@ -38,7 +38,7 @@ async fn only_lasting_watch_failures_close_the_gate() {
     relay.fails(Fault::Busy(&["/apis/"]));
     sleep(Duration::from_secs(6)).await;
     relay.restore();
-    // Watches back off for 12.5 seconds at most.
+    // After six seconds of failures, watches back off for eight seconds at most.
     sleep(Duration::from_secs(20)).await;
     let failed = |line: &&Value| line.to_string().contains("watch failed; relisting");
     assert!(provisioner.lines().iter().filter(failed).count() > 5);

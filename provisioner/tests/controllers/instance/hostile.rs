@@ -66,6 +66,8 @@ async fn last_of_rapidly_changing_templates_is_installed() {
     }
     has_value(world, space.name(), "a", "v", &(TIMES - 1).to_string()).await;
     bundles_become(world, &name, "one Bundle is left", |left| left.len() == 1).await;
+    let [last]: [Bundle; 1] = bundles(world, &name).await.try_into().unwrap();
+    tests::assert_rows!(installed(&read(world, &name).await) => Some(&*last.name_any()));
     // Objects of intermediate bundles are pruned a moment later.
     let settled = becomes(world, &name, "two objects", |status| {
         let is_healthy = support::has(&status.conditions, "Healthy", "True");

@@ -30,7 +30,7 @@ async fn i11_simultaneous_installations_have_exactly_one_owner() {
     world.apply(&support::crd(&group, "Widget")).await;
 
     let api = maps(world, space.name());
-    let mut quickest = Duration::MAX;
+    let mut times = Vec::new();
     for pair in &pairs {
         let object = &pair[0];
         let applied = |config_map: &ConfigMap| owner_name(config_map).map(drop);
@@ -54,10 +54,12 @@ async fn i11_simultaneous_installations_have_exactly_one_owner() {
         has_value(world, space.name(), object, "v", loser).await;
         world.wait_instance(loser, "Healthy", "True").await;
         // The instance does not wait for the next attempt, 15 seconds after the last one.
-        quickest = quickest.min(deleted.elapsed());
+        times.push(deleted.elapsed());
         world.uninstall(loser).await;
     }
-    assert!(quickest < Duration::from_secs(5), "{quickest:?}");
+    // One pair may be slow on a busy machine.
+    times.sort_unstable();
+    assert!(times[PAIRS - 2] < Duration::from_secs(5), "{times:?}");
 }
 
 // parity: rukpak-43

@@ -41,11 +41,6 @@ impl<'w> Squatter<'w> {
         let mut config: Config = world.cluster.config().clone();
         config.auth_info.impersonate = Some(user);
         let bundles: Api<Bundle> = Api::all(Client::try_from(config).unwrap());
-        eventually("the squatter may list Bundles", async || {
-            let listed = bundles.list(&ListParams::default().limit(1)).await;
-            listed.map(drop).map_err(|error| error.to_string())
-        })
-        .await;
         let objects = [a(namespace, FOREIGN), map(namespace, FOREIGN, &[])];
         Self {
             world,

@@ -196,13 +196,13 @@ impl Platform {
         operator.status.unwrap()
     }
 
-    /// Lists the versions that were chosen for an operator, in the order of the Events.
     /// Waits until the Events about chosen bundles have these versions. An Event follows the change of the BundleInstance.
     pub(crate) async fn has_chosen(&self, name: &str, versions: &[&str]) {
         let choices = async || self.choices(name).await;
         until("the choices", choices, |choices| choices == versions).await;
     }
 
+    /// Lists the versions that were chosen for an operator, in the order of the Events.
     pub(crate) async fn choices(&self, name: &str) -> Vec<String> {
         let chosen = notes_about(&self.world.client(), "default", name, "BundleChosen").await;
         let version = |note: &String| note.split(' ').nth(2).unwrap().to_owned();

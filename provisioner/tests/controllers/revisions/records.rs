@@ -313,7 +313,7 @@ async fn unrecorded_revision_is_not_applied() {
     removed.leaves_nothing().await;
 
     delete(&quotas, "full").await;
-    // The next attempt follows up to 40 seconds after the last one.
+    // The next attempt may start 40 seconds after the last one.
     fixture.has_text(LARGE_TIMEOUT, "a", "2").await;
     fixture.has_text(LARGE_TIMEOUT, "c", "2").await;
     fixture.is_recorded().await;

@@ -229,7 +229,7 @@ async fn object_deleted_by_a_killed_provisioner_gets_its_new_form() {
     fixture.has_text(REPAIR_TIMEOUT, "other", "2").await;
 
     // All forms of the object since then.
-    let params = WatchParams::default();
+    let params = WatchParams::default().disable_bookmarks();
     let params = params.fields("metadata.name=fixed").timeout(5);
     let events = maps.watch(&params, &version).await.unwrap();
     let events: Vec<WatchEvent<ConfigMap>> = events.boxed().try_collect().await.unwrap();

@@ -117,7 +117,14 @@ async fn failed_lookup_and_slow_rollouts_delay_no_repair() {
     let deployments: Api<Deployment> = other.api();
     delete(&deployments, "web").await;
     let deployment = async || deployments.get_opt("web").await.unwrap();
-    until_within(LARGE_TIMEOUT, "recreated", deployment, Option::is_some).await;
+    // The lookup is repeated after 15 seconds.
+    until_within(
+        2 * ROLLOUT_TIMEOUT,
+        "recreated",
+        deployment,
+        Option::is_some,
+    )
+    .await;
 
     // The API server answers no request for objects in the namespace of the slow instances.
     let slow = unique("slow");

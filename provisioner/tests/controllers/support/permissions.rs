@@ -4,26 +4,29 @@ use cluster::Cluster;
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::ServiceAccount,
-    rbac::v1::ClusterRoleBinding,
 };
 use kube::{Api, api::PostParams};
 use manifests::{api::bundle_instance::ServiceAccountRef, yaml};
 use serde_json::{Value, json};
 
-use super::{SYSTEM, account_object, apply, bind_role, delete};
+use super::{SYSTEM, account_object, apply, bind_role};
 
 /// Applies the permissions of an install file to the account, without the permission to install anything, which would hide
 /// missing permissions.
 pub(crate) async fn install_rights(cluster: &Cluster, file: &str) {
-    for document in yaml::documents(file.as_bytes()) {
-        let document: Value = document.unwrap();
+    let documents: Vec<Value> = yaml::documents(file.as_bytes())
+        .map(Result::unwrap)
+        .collect();
+    let is_for_anything =
+        |document: &&Value| document["metadata"]["name"] == "provisioner-install-anything";
+    let (skipped, documents): (Vec<_>, Vec<_>) = documents.iter().partition(is_for_anything);
+    assert!(!skipped.is_empty());
+    for document in documents {
         let kind = document["kind"].as_str().unwrap_or_default();
         if kind == "ServiceAccount" || kind.contains("Role") {
-            apply(cluster, &document).await;
+            apply(cluster, document).await;
         }
     }
-    let bindings: Api<ClusterRoleBinding> = Api::all(cluster.client().unwrap());
-    delete(&bindings, "provisioner-install-anything").await;
 }
 
 /// Grants rules to a subject, in a namespace or cluster-wide.
