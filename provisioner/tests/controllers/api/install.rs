@@ -2,15 +2,12 @@
 
 use std::fs;
 
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
-};
+use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::ListParams;
 use manifests::{api::install, yaml};
 
 use super::*;
-use crate::support::{self, apply, bind_role, until, user};
+use crate::support::{apply, assert_may, bind_role, user};
 
 #[tokio::test]
 async fn install_file_is_restricted_and_accepts_samples() {
@@ -48,28 +45,6 @@ async fn install_file_is_restricted_and_accepts_samples() {
     assert_has(flags, "\"--leader-elect\"");
 }
 
-/// Waits until a user has a permission in a namespace (empty: in the cluster), or does not have it.
-async fn assert_may(
-    client: &Client,
-    user: &str,
-    (allowed, verb, resource, namespace): (bool, &str, &str, &str),
-) {
-    let description = format!("{user}: {verb} {resource} {allowed}");
-    let text = |value: &str| Some(value.to_owned()).filter(|value| !value.is_empty());
-    let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
-    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-    let attributes = tests::with!(ResourceAttributes, verb: text(verb), group: text(group), resource: text(resource),
-        subresource: text(subresource), namespace: text(namespace));
-    let resource_attributes = Some(attributes);
-    let spec = tests::with!(SubjectAccessReviewSpec, user: text(user), resource_attributes);
-    let review = tests::with!(SubjectAccessReview, spec);
-    let found = async || {
-        let review = support::create(&Api::all(client.clone()), &review).await;
-        review.status.unwrap().allowed
-    };
-    until(&description, found, |found| *found == allowed).await;
-}
-
 #[tokio::test]
 async fn each_binding_grants_its_permissions_and_no_more() {
     let cluster = installed().await;
@@ -89,7 +64,6 @@ async fn each_binding_grants_its_permissions_and_no_more() {
         let name = format!("modest-{}", role.1);
         bind_role(cluster, &user("modest"), namespace, role, &name).await;
     }
-    let client = cluster.client().unwrap();
     for (allowed, verb, resource, namespace) in tests::rows![
         true, "create", "deployments.apps" => "default";
         true, "escalate", "clusterroles.rbac.authorization.k8s.io" => "";
@@ -97,7 +71,7 @@ async fn each_binding_grants_its_permissions_and_no_more() {
         false, "impersonate", "users" => "";
         false, "impersonate", "groups" => "";
     ] {
-        assert_may(&client, PROVISIONER, (allowed, verb, resource, namespace)).await;
+        assert_may(cluster, PROVISIONER, (allowed, verb, resource, namespace)).await;
     }
     for (allowed, verb, resource, namespace) in tests::rows![
         true, "watch", "bundleinstances.core.rukpak.io" => "";
@@ -143,7 +117,7 @@ async fn each_binding_grants_its_permissions_and_no_more() {
         false, "patch", "nodes" => "";
         false, "watch", "deployments.apps" => "olm";
     ] {
-        assert_may(&client, "modest", (allowed, verb, resource, namespace)).await;
+        assert_may(cluster, "modest", (allowed, verb, resource, namespace)).await;
     }
     let mut config = cluster.config().clone();
     config.auth_info.impersonate = Some("modest".to_owned());

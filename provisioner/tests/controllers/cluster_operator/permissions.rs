@@ -6,7 +6,7 @@ use manifests::api::{install, platform_status::PlatformStatus};
 
 use super::*;
 use crate::support::{
-    Options, SYSTEM, install_rights, namespace_object, own_kubeconfig, until, wait_deleted,
+    Options, SYSTEM, assert_may, install_rights, namespace_object, own_kubeconfig, wait_deleted,
 };
 
 /// Requires the permission to delete an object for changing its owners, as OpenShift does.
@@ -50,14 +50,9 @@ async fn openshift_manifest_grants_sufficient_permissions() {
     let mut rules = roles.get(role).await.unwrap().rules.unwrap();
     rules.retain(|rule| rule.verbs != ["delete"]);
     merge(&roles, role, &json!({"rules": rules})).await;
-    let deletion = json!({"user": format!("system:serviceaccount:{SYSTEM}:provisioner"),
-        "resourceAttributes": {"group": "config.openshift.io", "resource": "clusteroperators", "verb": "delete"}});
-    let deletion = serde_json::from_value(deletion).unwrap();
-    let permitted = async || cluster.permits(&deletion).await.unwrap();
-    until("the permission is revoked", permitted, |permitted| {
-        !permitted
-    })
-    .await;
+    let account = format!("system:serviceaccount:{SYSTEM}:provisioner");
+    let deletion = (false, "delete", "clusteroperators.config.openshift.io", "");
+    assert_may(cluster, &account, deletion).await;
     merge(&operators, AGGREGATED, &orphan).await;
     platform.declare(json!({"package": {"name": "typo"}})).await;
     let installing = "Progressing=True PlatformOperatorsInstalling";

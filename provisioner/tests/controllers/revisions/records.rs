@@ -28,13 +28,6 @@ impl Fixture<'_> {
         found.iter().map(ResourceExt::name_any).collect()
     }
 
-    /// Follows the conditions. The watch runs when this returns.
-    async fn messages(&self) -> Messages {
-        let messages = Messages::new(self).await;
-        messages.wait(&["Installed: "]).await;
-        messages
-    }
-
     /// Waits until the newest revision is active, and all its Secrets exist.
     async fn is_recorded(&self) -> RevisionStatus {
         within(ROLLOUT_TIMEOUT, "recorded revision", async || {
@@ -136,7 +129,7 @@ async fn unusable_record_is_reported_and_written_again() {
     for (number, (kind, message)) in cases.into_iter().enumerate() {
         let [early, late] = drifting(number);
         let name = fixture.part(fixture.is_recorded().await.number, 1);
-        let messages = fixture.messages().await;
+        let messages = Messages::new(&fixture).await;
         damage(fixture.world, &name, kind).await;
         fixture.alter(&early).await;
         messages.wait(&[&name, message]).await;
@@ -165,7 +158,7 @@ async fn rollback_to_a_lost_record_is_reported() {
     fixture.upgrade("v2", &[fixture.map("kept", "2")]).await;
     fixture.is_active(2).await;
     let name = fixture.part(1, 1);
-    let messages = fixture.messages().await;
+    let messages = Messages::new(&fixture).await;
     damage(fixture.world, &name, Damage::Deleted).await;
     fixture.change(json!({"rollbackTo": 1})).await;
     messages.wait(&[&name, "not found"]).await;
@@ -278,7 +271,7 @@ async fn thousands_of_objects_are_recorded_in_parts_and_pruned() {
     fixture.has_text(ROLLOUT_TIMEOUT, "m02499", &text).await;
 
     let last = fixture.part(revision.number, revision.parts);
-    let messages = fixture.messages().await;
+    let messages = Messages::new(&fixture).await;
     delete(&secrets(fixture.world), &last).await;
     fixture.alter("m02499").await;
     messages.wait(&["-2 of revision", "not found"]).await;

@@ -3,13 +3,14 @@
 use cluster::Cluster;
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
+    authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec},
     core::v1::ServiceAccount,
 };
 use kube::{Api, api::PostParams};
 use manifests::{api::bundle_instance::ServiceAccountRef, yaml};
 use serde_json::{Value, json};
 
-use super::{SYSTEM, account_object, apply, bind_role};
+use super::{SYSTEM, account_object, apply, bind_role, until};
 
 /// Applies the permissions of an install file to the account, without the permission to install anything, which would hide
 /// missing permissions.
@@ -27,6 +28,24 @@ pub(crate) async fn install_rights(cluster: &Cluster, file: &str) {
             apply(cluster, document).await;
         }
     }
+}
+
+/// Waits until a user has a permission in a namespace (empty: in the cluster), or does not have it.
+pub(crate) async fn assert_may(
+    cluster: &Cluster,
+    user: &str,
+    (allowed, verb, resource, namespace): (bool, &str, &str, &str),
+) {
+    let description = format!("{user}: {verb} {resource} {allowed}");
+    let text = |value: &str| Some(value.to_owned()).filter(|value| !value.is_empty());
+    let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let attributes = tests::with!(ResourceAttributes, verb: text(verb), group: text(group), resource: text(resource),
+        subresource: text(subresource), namespace: text(namespace));
+    let resource_attributes = Some(attributes);
+    let action = tests::with!(SubjectAccessReviewSpec, user: text(user), resource_attributes);
+    let found = async || cluster.permits(&action).await.unwrap();
+    until(&description, found, |found| *found == allowed).await;
 }
 
 /// Grants rules to a subject, in a namespace or cluster-wide.
