@@ -48,14 +48,14 @@ wait "$programs" || {
 }
 programs=
 
-# The builds above have compiled most Go packages of this program.
+# The build of the control plane has compiled most Go packages that this script needs.
 step "generated tables of the Go types"
 tests/cluster/gotypes/generate.sh --check
 
 if [ -n "${RUKPAK_CORPUS:-}" ]; then
 	step "tests, with the corpus in $RUKPAK_CORPUS"
 else
-	step "tests, without a corpus: set RUKPAK_CORPUS to a directory with bundles/, outcomes.tsv and expected/"
+	step "tests, without a corpus: set RUKPAK_CORPUS to the absolute path of a directory with bundles/, outcomes.tsv and expected/"
 fi
 # Most tests wait most of the time, so several binaries run at once (tests/runner.sh), the longest first.
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((3 * $(nproc)))}"
@@ -75,12 +75,13 @@ status=0
 	$cargo test --locked --workspace --test controllers &&
 		$cargo test --locked --workspace --no-fail-fast
 } 2>&1 7<&- | tee "$work/tests.log" || status=$?
-for result in "$RUKPAK_TEST_RUN"/*.status; do
-	[ "$(cat "$result")" = 0 ] || {
-		name=${result##*/}
+# A binary that was killed, or that ended before its tests, has no result.
+for log in "$RUKPAK_TEST_RUN"/*.log; do
+	if [ "$(cat "${log%.log}.status" 2>&1)" != 0 ] || ! grep --quiet '^test result: ok' "$log"; then
+		name=${log##*/}
 		echo "failed: ${name%-*}" >&2
 		status=1
-	}
+	fi
 done
 end_step
 printf '\n== time of each test binary\n' >&2

@@ -55,7 +55,10 @@ if [ -z "${RUKPAK_E2E:-}" ]; then
 	print_steps
 	# Prints one line for all nodes, after the lines of each.
 	awk '/^test result:/ { passed += $4; failed += $6; skipped += $8 }
-	     END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$work"/*.log
+	     END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped; exit passed + failed == 0 }' "$work"/*.log || {
+		echo "e2e: no test ran${*:+, because no name contains $*}" >&2
+		status=1
+	}
 	exit "$status"
 fi
 

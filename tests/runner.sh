@@ -2,7 +2,7 @@
 # Test runner of `make test`: Cargo starts each test binary through this script. The script waits for a free place and
 # starts the binary in the background, so that several binaries share the processors. It prints the output of a binary
 # in one piece when the binary has ended. It skips a binary that was already started: tests/all.sh names the longest
-# binaries first, and then all.
+# binary first, and then all.
 set -euo pipefail
 case $1 in
 */deps/*) ;;
@@ -15,6 +15,7 @@ log=$RUKPAK_TEST_RUN/$name.log
 exec 7<>"$RUKPAK_TEST_RUN/places" 8>"$RUKPAK_TEST_RUN/printer"
 read -r -n 1 -u 7 place
 (
+	trap 'printf %s "$place" >&7' EXIT
 	status=0
 	start=$(date +%s)
 	"$@" >"$log" 2>&1 7<&- 8>&- &
@@ -26,5 +27,4 @@ read -r -n 1 -u 7 place
 	printf '\n     %s (exit code %s)\n' "$name" "$status" >&2
 	cat "$log" >&2
 	echo "$status" >"$RUKPAK_TEST_RUN/$name.status"
-	printf %s "$place" >&7
 ) </dev/null &
