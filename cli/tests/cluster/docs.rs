@@ -56,6 +56,7 @@ impl Stage {
         }
     }
 
+    /// Runs a command and returns its output. A command that fails has to print an error, or differences.
     fn run(&self, command: &str) -> String {
         let output = Command::new("sh")
             .args(["-c", &format!("exec 2>&1\n{command}")])
@@ -65,7 +66,12 @@ impl Stage {
             .env("KUBECACHEDIR", self.dir.path().join("kubectl"))
             .output()
             .unwrap();
-        String::from_utf8(output.stdout).unwrap()
+        let text = String::from_utf8(output.stdout).unwrap();
+        let is_error = |line: &str| line.to_ascii_lowercase().starts_with("error");
+        let is_diff = command.starts_with("rukpak diff ") && output.status.code() == Some(1);
+        let is_expected = output.status.success() || is_diff || text.lines().any(is_error);
+        assert!(is_expected, "{command}: {text}");
+        text
     }
 
     fn play(&self, page: &Page, min: usize) {

@@ -291,7 +291,9 @@ fn bombs_and_traps_are_rejected() {
         "a: 1\n\u{feff}b: 2".to_owned(),
         "[a?, b]".to_owned(),
     ] {
-        assert_rows!(all(&input).iter().all(Result::is_err) => true, "{}", input.get(..20).unwrap_or(&input));
+        let found = all(&input);
+        let is_rejected = !found.is_empty() && found.iter().all(Result::is_err);
+        assert_rows!(is_rejected => true, "{}", input.get(..20).unwrap_or(&input));
     }
 }
 
@@ -350,6 +352,9 @@ fn repeated_keys_are_found_with_their_paths() {
     }
     // The nodes of a document take more memory than its values.
     let large = format!("[{}]", "a,".repeat(600_000));
-    assert!(documents(large.as_bytes()).all(|document| document.is_ok()));
+    let read: Vec<bool> = documents(large.as_bytes())
+        .map(|document| document.is_ok())
+        .collect();
+    assert_eq!(read, [true]);
     assert_eq!(list_repeated(&large, &[0]), ["0: unreadable"]);
 }

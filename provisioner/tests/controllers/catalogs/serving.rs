@@ -95,7 +95,13 @@ async fn catalogs_are_served_behind_services_within_a_share() {
     assert_eq!(list(&shelf.slices("catalogs")).await, []);
     // Platform operators choose from the catalog all the same.
     let states = leader.ctx.catalogs.states();
-    assert!(states.iter().all(|state| state.is_read), "{states:?}");
+    let read = states
+        .iter()
+        .map(|state| (state.catalog.to_string(), state.is_read));
+    assert_eq!(
+        read.collect::<Vec<_>>(),
+        [("catalogs/mine".to_owned(), true)]
+    );
     let reported = json!({
         "reason": "RegistryServerError", "message": "*is not managed by the provisioner*", "registryService": null,
     });

@@ -273,6 +273,7 @@ fn upgrade_gate_is_reported_and_its_list_recorded() {
         platform_status(Some(&platform), &input, Some("1.36")).status => platform;
     }
     // A PlatformStatus has the same conditions.
+    assert_rows!(platform.conditions.len() => status.conditions.len());
     for (a, b) in platform.conditions.iter().zip(&status.conditions) {
         assert_rows! {
             (&a.type_, &a.status, Some(&a.reason)) => (&b.type_, &b.status, b.reason.as_ref());

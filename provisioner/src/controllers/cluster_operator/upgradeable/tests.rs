@@ -190,6 +190,7 @@ fn messages_and_concerns_are_bounded() {
     long.removed_apis = vec!["ä".repeat(100_000); 50];
     let verdict = judged(&openshift("4.12"), &[long]);
     assert!(verdict.message.len() <= 32 << 10);
+    assert!(!verdict.concerns.is_empty());
     for concern in &verdict.concerns {
         assert!(concern.message.len() <= limits::LINE as usize);
         assert!(concern.operator.len() <= limits::WORD as usize);
