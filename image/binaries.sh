@@ -38,8 +38,8 @@ profile=${RUKPAK_IMAGE_PROFILE:-release}
 features=
 [ "$profile" != release ] || features="--features jemalloc"
 # shellcheck disable=SC2086 # zero or two words
-$cargo build --locked --quiet --profile "$profile" --target "$target" -p provisioner $features
-$cargo build --locked --quiet --profile unpack --target "$target" -p unpacker --bin unpack --no-default-features
+$cargo build --locked --profile "$profile" --target "$target" -p provisioner $features
+$cargo build --locked --profile unpack --target "$target" -p unpacker --bin unpack --no-default-features
 
 built=${CARGO_TARGET_DIR:-target}/$target
 to=dist/$arch

@@ -17,13 +17,17 @@ if [ -z "${RUKPAK_DEMO:-}" ]; then
 	if [ -n "${NODE:-}" ]; then
 		say "This demo converts a bundle, and then installs an operator on a Kubernetes cluster with a real node."
 		needs=node
+		builds=4
 		programs="tools node runtime pods"
+		commands="rukpak and cluster-up"
 		kubernetes="etcd, Kubernetes and the programs of a node (more than 3 minutes the first time)"
 	else
 		say "This demo converts a bundle, and then installs an operator on a Kubernetes control plane with a stand-in node, which
 runs no containers. The first run takes about 8 minutes on two processors, the next ones less than a minute."
 		needs=registry
+		builds=3
 		programs=tools
+		commands="rukpak, the provisioner and cluster-up"
 		kubernetes="etcd and Kubernetes (3 more minutes the first time)"
 	fi
 	. tests/needs.sh $needs
@@ -35,7 +39,7 @@ runs no containers. The first run takes about 8 minutes on two processors, the n
 	built() { # since, what
 		say "$2: $(($(date +%s) - $1)) s"
 	}
-	say "Building 1 of 3: the library that converts bundles (30 seconds the first time; Go builds Kubernetes at the same time)"
+	say "Building 1 of $builds: the library that converts bundles (30 seconds the first time; Go builds Kubernetes at the same time)"
 	start=$(date +%s)
 	# Without the features of the workspace, the library depends on few crates.
 	$cargo build --locked --package convert --bin bundle-objects
@@ -45,7 +49,7 @@ runs no containers. The first run takes about 8 minutes on two processors, the n
 	say "Convert a bundle to Kubernetes objects, without a cluster"
 	run bundle-objects examples/bundles/tidewatch
 
-	say "Building 2 of 3: rukpak, the provisioner and cluster-up, which starts a cluster (5 minutes the first time)"
+	say "Building 2 of $builds: $commands (5 minutes the first time; cluster-up starts the cluster)"
 	start=$(date +%s)
 	# All later builds select the same features, so that Cargo compiles shared dependencies once.
 	binaries="--bin rukpak --bin cluster-up"
@@ -53,9 +57,10 @@ runs no containers. The first run takes about 8 minutes on two processors, the n
 	# shellcheck disable=SC2086 # several words
 	$cargo build --locked --workspace $binaries
 	built "$start" "the commands are built"
+	[ -z "${NODE:-}" ] || RUST_BACKTRACE=0 cluster-up --node --check
 	run rukpak inspect examples/bundles/tidewatch
 
-	say "Building 3 of 3: $kubernetes"
+	say "Building 3 of $builds: $kubernetes"
 	start=$(date +%s)
 	tail --lines 1 --follow --pid "$go" "$log" >&2
 	wait "$go" || {
@@ -66,9 +71,10 @@ runs no containers. The first run takes about 8 minutes on two processors, the n
 	trap - EXIT
 	rm -f "$log"
 	if [ -n "${NODE:-}" ]; then
-		RUST_BACKTRACE=0 cluster-up --node --check
-		say "Building the image of the provisioner (several minutes the first time)"
+		say "Building 4 of $builds: the image of the provisioner (several minutes the first time)"
+		start=$(date +%s)
 		RUKPAK_IMAGE_PROFILE=ci image/build.sh >/dev/null
+		built "$start" "the image is built"
 		export RUKPAK_DEMO=node
 		exec cluster-up --node -- tests/demo.sh
 	fi
