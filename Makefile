@@ -11,13 +11,13 @@ help: ## list the targets
 demo: ## install, upgrade, repair and remove an operator on a new cluster (NODE=1: with a node that runs pods)
 	@CARGO="$(CARGO)" NODE="$(NODE)" tests/demo.sh
 
-check: ## check the format, the language, lint changed crates and run the unit tests
+check: ## check the format and the language, and lint and unit-test changed crates
 	@CARGO="$(CARGO)" tests/check.sh
 
 lint-language: ## check words and patterns that the project avoids
 	@$(CARGO) test --locked --workspace --test language
 
-test: ## check format, lints, licenses and generated files, and run all tests that need no node
+test: ## check format, lints, licenses and generated files, and run the tests that need no node (without `make faults`)
 	@CARGO="$(CARGO)" tests/all.sh
 
 e2e: ## test the image on real nodes, with running operators and with OLM (needs root)
@@ -29,7 +29,7 @@ e2e-build: ## build the programs of a node and of OLM, and the image, for `make 
 coverage: ## run all tests with coverage (as root, also the e2e tests), and print the covered lines of each crate
 	@CARGO="$(CARGO)" tests/coverage.sh
 
-faults: ## run the tests of faults that take minutes: hundreds of kills, sleeping replicas, dead connections
+faults: ## run the tests of faults that take minutes: hundreds of kills, suspended replicas, dead connections
 	@CARGO="$(CARGO)" tests/faults.sh
 
 generate: ## rewrite the generated files
@@ -43,7 +43,7 @@ generate: ## rewrite the generated files
 image: ## build the provisioner's image, static and without a shell, as dist/image-ARCHITECTURE.tar
 	@CARGO="$(CARGO)" image/build.sh
 
-unpack: ## build the static binary of unpack Jobs, and print where it is
+unpack: ## build the static binary of unpack Jobs, and print its path
 	@CARGO="$(CARGO)" unpacker/build-static.sh
 
 bench: ## measure the hot paths (RUKPAK_CORPUS: also over a directory of bundles)

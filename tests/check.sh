@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the format, lints changed crates and runs the unit tests. `make check` runs this script.
+# Checks the format and the language, and lints and unit-tests changed crates. `make check` runs this script. `make test`
+# also lints the integration tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}

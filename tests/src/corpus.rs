@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 /// Returns the corpus of real bundles, if the variable names one: `bundles/NAME/`, `outcomes.tsv`, `expected/NAME.json`.
 ///
-/// Prints to standard error that the corpus is missing, so that a run without it is recognizable.
+/// Reports a missing corpus on standard error, which the test harness shows only with `--nocapture`.
 pub fn corpus() -> Option<Corpus> {
     let root = std::env::var_os("RUKPAK_CORPUS").filter(|root| !root.is_empty());
     let Some(root) = root.map(PathBuf::from) else {

@@ -131,7 +131,7 @@ impl World {
         instance.status.unwrap().installed_bundle_name.unwrap()
     }
 
-    /// Waits until the status of an instance has a text.
+    /// Waits until the status of an instance contains a text.
     pub(crate) async fn reports(&self, name: &str, part: &str) {
         eventually(part, async || {
             let status = json!(self.instances().get(name).await.unwrap().status).to_string();

@@ -29,8 +29,8 @@ use crate::{
 
 const CONFIG: &str = "config.openshift.io/v1";
 
-/// Waits until the provisioner has observed a change of the pull configuration.
-async fn updated(provisioner: &Provisioner, change: impl Future<Output = ()>) {
+/// Makes a change, and waits until the provisioner has updated its pull configuration.
+async fn change_pull_config(provisioner: &Provisioner, change: impl Future<Output = ()>) {
     let is_update = |line: &&Value| line["message"] == "updated pull configuration";
     let updates = || provisioner.lines().iter().filter(is_update).count();
     let before = updates();
@@ -187,7 +187,7 @@ async fn mirrors_and_blocked_registries_are_followed() {
     tests::assert_rows!(resolved.image.unwrap().reference => pinned, "the name is that of the source");
 
     // A deleted mirror is no longer used. The older policy kind works as well.
-    updated(&provisioner, lab.delete(&set)).await;
+    change_pull_config(&provisioner, lab.delete(&set)).await;
     let next = mirror.image("copies/next:v1");
     let digest = publish(&next, &content("three"), &insecure()).await;
     let next = source.image(&format!("org/next@{digest}"));
@@ -219,7 +219,7 @@ async fn mirrors_and_blocked_registries_are_followed() {
     lab.unpacked(&early).await;
 
     let blocked = json!({"insecureRegistries": hosts, "blockedRegistries": [source.host()]});
-    updated(&provisioner, lab.apply(&image_config(&blocked))).await;
+    change_pull_config(&provisioner, lab.apply(&image_config(&blocked))).await;
     let late = lab.bundle(&source.image("org/app:v1")).await;
     let blocks = "image.config.openshift.io/cluster blocks";
     lab.fails(&late, blocks).await;

@@ -50,7 +50,7 @@ use crate::support::{
 /// The limit of a repair. A repair that waits for a back-off after a denied write takes longer.
 const REPAIR_TIMEOUT: Duration = Duration::from_secs(10);
 const ROLLOUT_TIMEOUT: Duration = Duration::from_secs(20);
-/// The limit of the rollout, or the removal, of many objects.
+/// The limit of the rollout or the removal of many objects, and of a rollout that waits for a back-off.
 const LARGE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The time in which a test watches for a change that must not happen.
 const OBSERVATION: Duration = Duration::from_secs(5);
@@ -261,14 +261,14 @@ impl<'w> Fixture<'w> {
         becomes(&description, read, |found| *found == Some(generation)).await;
     }
 
-    /// Passes the versions of the BundleInstance, also of one that is created later, to a function in the background.
-    /// The watch has begun when this returns.
+    /// Watches the BundleInstance in the background, even before it exists, and passes each version to a function. Returns
+    /// when the watch has begun.
     async fn follow(
         &self,
         mut observe: impl FnMut(BundleInstance) + Send + 'static,
     ) -> JoinSet<()> {
         let changes = watcher::watch_object(self.instances(), &self.name);
-        let (started, is_started) = oneshot::channel();
+        let (started, start) = oneshot::channel();
         let mut started = Some(started);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
@@ -279,7 +279,7 @@ impl<'w> Fixture<'w> {
                 started.take().map(|started| started.send(()));
             }
         });
-        is_started.await.unwrap();
+        start.await.unwrap();
         tasks
     }
 

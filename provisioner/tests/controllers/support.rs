@@ -61,7 +61,8 @@ pub(crate) use objects::{
     notes_about, patch_as, quota, user,
 };
 pub(crate) use permissions::{
-    assert_may, bind, grant, install_rights, kubeconfig_of, own_kubeconfig, service_account, token,
+    bind, grant, install_rights, kubeconfig_of, own_kubeconfig, service_account, token,
+    wait_permission,
 };
 pub(crate) use planes::{own, with_controllers, with_node, without_controllers};
 pub(crate) use provisioner_process::{Options, Provisioner, storage};

@@ -88,7 +88,7 @@ async fn start_once(tools: &Tools, options: &Options) -> Result<ControlPlane> {
 }
 
 pub(crate) async fn listens(run: &Run, etcd: SocketAddr) -> Result<()> {
-    until("etcd's listening", run, || async {
+    until("etcd listens", run, || async {
         let connected = TcpStream::connect(etcd).await;
         connected.map(drop).map_err(|error| error.to_string())
     })
@@ -97,7 +97,7 @@ pub(crate) async fn listens(run: &Run, etcd: SocketAddr) -> Result<()> {
 
 pub(crate) async fn ready(run: &Run, config: &Config) -> Result<()> {
     let client = client(config)?;
-    until("the API server's readiness", run, || readyz(&client)).await
+    until("the API server is ready", run, || readyz(&client)).await
 }
 
 pub(crate) async fn readyz(client: &Client) -> Result<(), String> {

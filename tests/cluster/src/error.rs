@@ -36,7 +36,7 @@ pub enum Error {
     NotStarted(&'static str),
 
     /// Indicates that an expected state was not reached within the timeout.
-    #[error("{expectation} did not happen within {} s{detail}", .after.as_secs())]
+    #[error("timed out after {} s waiting until {expectation}{detail}", .after.as_secs())]
     Timeout {
         /// The expected state.
         expectation: String,

@@ -101,7 +101,7 @@ pub(crate) async fn start(plane: &mut ControlPlane) -> Result<Vec<PathBuf>> {
     }
 
     let socket = machine.join("containerd.sock");
-    until("containerd's listening", run, || async {
+    until("containerd listens", run, || async {
         let connected = UnixStream::connect(&socket).await;
         connected.map_err(|error| error.to_string())
     })
@@ -118,7 +118,7 @@ pub(crate) async fn start(plane: &mut ControlPlane) -> Result<Vec<PathBuf>> {
     run.spawn("kubelet", &node.path("kubelet")?, &kubelet)?;
 
     let nodes: Api<Node> = Api::all(control_plane::client(&plane.config)?);
-    until("the node's becoming Ready", run, || async {
+    until("the node is Ready", run, || async {
         let node = nodes.get(NAME).await.map_err(|error| error.to_string())?;
         ready(&node)
     })
@@ -128,7 +128,7 @@ pub(crate) async fn start(plane: &mut ControlPlane) -> Result<Vec<PathBuf>> {
         ("kube-proxy", PROXY_HEALTH_PORT),
         ("the registry", REGISTRY.port()),
     ] {
-        until(&format!("{server}'s listening"), run, || async {
+        until(&format!("{server} listens"), run, || async {
             let connected = TcpStream::connect((ADDRESS, port)).await;
             connected.map_err(|error| error.to_string())
         })

@@ -82,7 +82,7 @@ impl Cluster {
 }
 
 fn not_established(name: &str, detail: String) -> Error {
-    let expectation = format!("{name}'s becoming Established");
+    let expectation = format!("CRD {name} is Established");
     Error::timeout(expectation, ESTABLISHED_TIMEOUT, detail)
 }
 

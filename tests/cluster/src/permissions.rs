@@ -37,10 +37,11 @@ impl Cluster {
         };
         let effective = eventually(TIMEOUT, async || match self.permits(&action).await {
             Ok(true) => Ok(()),
-            other => Err(format!(" ({other:?}: {action:?})")),
+            Ok(false) => Err(format!(" (the API server denies {action:?})")),
+            Err(error) => Err(format!(" ({error:?})")),
         });
         let name = text(binding, "/metadata/name").unwrap_or_default();
-        let expectation = format!("taking effect of the binding {name}");
+        let expectation = format!("the role binding {name} is in effect");
         effective
             .await
             .map_err(|detail| Error::timeout(expectation, TIMEOUT, detail))

@@ -217,7 +217,7 @@ async fn keys_exist(
         let keys: BTreeSet<String> = keys.collect();
         match expected(&keys).into_iter().find(|key| !keys.contains(key)) {
             None => return Ok(()),
-            Some(key) if Instant::now() > end => return Err(timed_out(key)),
+            Some(key) if Instant::now() > end => return Err(timed_out(format!("{key} exists"))),
             Some(_) => sleep(RESTORE_INTERVAL).await,
         }
     }
@@ -250,7 +250,7 @@ async fn restore(plane: &mut Plane) -> Result<bool> {
         clean_scans = if is_clean { clean_scans + 1 } else { 0 };
         if Instant::now() > end {
             let keys: Vec<_> = foreign.iter().map(|key| key.escape_ascii()).collect();
-            return Err(timed_out(format!("the end of {keys:?}")));
+            return Err(timed_out(format!("{keys:?} are deleted")));
         }
         // Controllers create objects again in namespaces and of kinds that exist.
         foreign.sort_by_key(|key| (!is(key, NAMESPACES), !is(key, CRDS)));
@@ -270,7 +270,9 @@ async fn restore(plane: &mut Plane) -> Result<bool> {
     for name in &removed {
         while is_served(&client, name).await {
             if Instant::now() > end {
-                return Err(timed_out(format!("the end of {name}")));
+                return Err(timed_out(format!(
+                    "the kind of CRD {name} is no longer served"
+                )));
             }
             sleep(RESTORE_INTERVAL).await;
         }

@@ -168,14 +168,15 @@ async fn find_or_create(
     Err((Problem::of_world(message), RetryClass::AfterGrant))
 }
 
-/// Deletes the unused Bundles of an instance. `written` is the status in the cluster.
+/// Deletes all Bundles of an instance except that of its template, once they are unused. `written` is the status in the
+/// cluster.
 pub(crate) async fn delete_unused(
     instance: &BundleInstance,
     shared: &InstanceContext,
     written: &BundleInstanceStatus,
     outcome: &Outcome,
 ) {
-    let Some(used) = only_used(written, outcome) else {
+    let Some(used) = settled_bundle(written, outcome) else {
         return;
     };
     let api = Api::<Bundle>::all(shared.ctx.client.clone());
@@ -186,9 +187,9 @@ pub(crate) async fn delete_unused(
     }
 }
 
-/// Returns the name of the Bundle of the template if no other Bundle is used any longer: `written`, the status in the cluster,
-/// names it as installed, and its objects are healthy.
-pub(crate) fn only_used<'o>(
+/// Returns the name of the template's Bundle if all other Bundles are unused: the rollout is finished, the installed objects
+/// are healthy, and `written`, the status in the cluster, names this Bundle as installed.
+pub(crate) fn settled_bundle<'o>(
     written: &BundleInstanceStatus,
     outcome: &'o Outcome,
 ) -> Option<&'o str> {

@@ -146,7 +146,7 @@ pub(crate) async fn reconcile(
                 requeue_after = earliest(requeue_after, Some(Duration::from_secs(1)));
             }
         }
-        // Before the Events, because the Events API may take nine seconds to fail.
+        // The deletion precedes the Events, because the Events API may delay each of them by its timeout.
         bundles::delete_unused(&instance, &shared, &status, &outcome).await;
         if status != before {
             events::publish_changes(&instance, &shared, &before, &status).await;

@@ -7,7 +7,7 @@ use kube::api::ListParams;
 use manifests::{api::install, yaml};
 
 use super::*;
-use crate::support::{apply, assert_may, bind_role, user};
+use crate::support::{apply, bind_role, user, wait_permission};
 
 #[tokio::test]
 async fn install_file_is_restricted_and_accepts_samples() {
@@ -71,7 +71,7 @@ async fn each_binding_grants_its_permissions_and_no_more() {
         false, "impersonate", "users" => "";
         false, "impersonate", "groups" => "";
     ] {
-        assert_may(cluster, PROVISIONER, (allowed, verb, resource, namespace)).await;
+        wait_permission(cluster, PROVISIONER, (allowed, verb, resource, namespace)).await;
     }
     for (allowed, verb, resource, namespace) in tests::rows![
         true, "watch", "bundleinstances.core.rukpak.io" => "";
@@ -117,7 +117,7 @@ async fn each_binding_grants_its_permissions_and_no_more() {
         false, "patch", "nodes" => "";
         false, "watch", "deployments.apps" => "olm";
     ] {
-        assert_may(cluster, "modest", (allowed, verb, resource, namespace)).await;
+        wait_permission(cluster, "modest", (allowed, verb, resource, namespace)).await;
     }
     let mut config = cluster.config().clone();
     config.auth_info.impersonate = Some("modest".to_owned());

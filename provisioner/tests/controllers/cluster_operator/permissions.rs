@@ -6,7 +6,8 @@ use manifests::api::{install, platform_status::PlatformStatus};
 
 use super::*;
 use crate::support::{
-    Options, SYSTEM, assert_may, install_rights, namespace_object, own_kubeconfig, wait_deleted,
+    Options, SYSTEM, install_rights, namespace_object, own_kubeconfig, wait_deleted,
+    wait_permission,
 };
 
 /// Requires the permission to delete an object for changing its owners, as OpenShift does.
@@ -52,7 +53,7 @@ async fn openshift_manifest_grants_sufficient_permissions() {
     merge(&roles, role, &json!({"rules": rules})).await;
     let account = format!("system:serviceaccount:{SYSTEM}:provisioner");
     let deletion = (false, "delete", "clusteroperators.config.openshift.io", "");
-    assert_may(cluster, &account, deletion).await;
+    wait_permission(cluster, &account, deletion).await;
     merge(&operators, AGGREGATED, &orphan).await;
     platform.declare(json!({"package": {"name": "typo"}})).await;
     let installing = "Progressing=True PlatformOperatorsInstalling";

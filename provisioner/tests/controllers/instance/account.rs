@@ -3,7 +3,6 @@
 
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use manifests::api::bundle_instance::ServiceAccountRef;
-use provisioner::cluster::impersonation::ImpersonatedClients;
 use tokio::sync::OnceCell;
 
 use super::*;
@@ -85,16 +84,12 @@ async fn revoke(world: &World, account: &ServiceAccountRef) {
             support::delete(&api, &binding.name_any()).await;
         }
     }
-    let accounts = ImpersonatedClients::new(world.cluster.config().clone()).unwrap();
-    let client = accounts.client(Some(account)).unwrap();
-    let maps = Api::<ConfigMap>::namespaced(client, &account.namespace);
-    eventually("the account lacks permissions", async || {
-        match maps.get("a").await {
-            Err(kube::Error::Api(status)) if status.code == 403 => Ok(()),
-            other => Err(format!("{other:?}")),
-        }
-    })
-    .await;
+    let user = format!(
+        "system:serviceaccount:{}:{}",
+        account.namespace, account.name
+    );
+    let denied = (false, "get", "configmaps", &*account.namespace);
+    support::wait_permission(world.cluster, &user, denied).await;
 }
 
 // parity: rukpak-46, complaint-13

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::{SYSTEM, account_object, apply, bind_role, until};
 
-/// Applies the permissions of an install file to the account, without the permission to install anything, which would hide
-/// missing permissions.
+/// Applies the permissions of an install file, except those of `provisioner-install-anything`, which would hide missing
+/// permissions.
 pub(crate) async fn install_rights(cluster: &Cluster, file: &str) {
     let documents: Vec<Value> = yaml::documents(file.as_bytes())
         .map(Result::unwrap)
@@ -30,8 +30,8 @@ pub(crate) async fn install_rights(cluster: &Cluster, file: &str) {
     }
 }
 
-/// Waits until a user has a permission in a namespace (empty: in the cluster), or does not have it.
-pub(crate) async fn assert_may(
+/// Waits until the API server allows or denies a user a verb on a resource. An empty namespace means cluster-wide.
+pub(crate) async fn wait_permission(
     cluster: &Cluster,
     user: &str,
     (allowed, verb, resource, namespace): (bool, &str, &str, &str),

@@ -60,7 +60,7 @@ impl Stranger {
         }
         // The server has ended when its port is free.
         let address = self.address().ok_or(Error::NotStarted(NAME))?;
-        self.until("the API server's end", async || {
+        self.until("the API server ends", async || {
             let bound = TcpListener::bind(address);
             bound.map(drop).map_err(|error| error.to_string())
         })
@@ -78,7 +78,7 @@ impl Stranger {
             .spawn()
             .map_err(doing())?;
         let readyz = async || control_plane::readyz(client).await;
-        self.until("the API server's readiness", readyz).await
+        self.until("the API server is ready", readyz).await
     }
 
     fn address(&self) -> Option<SocketAddr> {

@@ -91,11 +91,11 @@ impl Controller {
         if status != before {
             server.write_status(&status)?;
         }
-        if let Some(used) = bundles::only_used(&status, &outcome) {
+        if let Some(used) = bundles::settled_bundle(&status, &outcome) {
             let bundles = &mut server.registry.bundles;
             bundles.retain(|bundle| bundle.name_any() == used);
         }
-        // At rest, the status says it all.
+        // At rest, the status contains the whole inventory.
         let kinds = status.inventory.map(|listed| listed.kinds);
         let listed: Inventory = inventory_status::parse(&kinds.unwrap_or_default()).collect();
         self.inventory.take_if(|inventory| *inventory == listed);
