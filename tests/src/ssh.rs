@@ -134,6 +134,7 @@ fn configure(dir: &Path, key_type: &str, setting: &str) -> PathBuf {
     let key = fs::read_to_string(dir.join("client.pub")).unwrap();
     let key = format!("restrict,command=\"{text}/command\" {key}");
     write("authorized_keys", key);
+    // The login shell reads the files of the home directory, which may take long.
     let config = format!(
         "HostKey {text}/host\n\
          AuthorizedKeysFile {text}/authorized_keys\n\
@@ -141,6 +142,7 @@ fn configure(dir: &Path, key_type: &str, setting: &str) -> PathBuf {
          PermitRootLogin yes\n\
          StrictModes no\n\
          UsePAM no\n\
+         SetEnv HOME={text}\n\
          {setting}\n\
          PidFile none\n"
     );
