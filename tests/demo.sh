@@ -15,12 +15,13 @@ run() {
 # The first run builds everything. The printed times were measured on two processors (CONTRIBUTING.md).
 if [ -z "${RUKPAK_DEMO:-}" ]; then
 	if [ -n "${NODE:-}" ]; then
-		say "This demo converts a bundle, and then installs an operator on a Kubernetes cluster with a real node."
+		say "This demo converts a bundle, and then installs an operator on a Kubernetes cluster with a real node. The first
+run takes about 13 minutes on two processors, the next ones less than a minute."
 		needs=node
 		builds=4
 		programs="tools node runtime pods"
 		commands="rukpak and cluster-up"
-		kubernetes="etcd, Kubernetes and the programs of a node (more than 3 minutes the first time)"
+		kubernetes="etcd, Kubernetes and the programs of a node (4 more minutes the first time)"
 	else
 		say "This demo converts a bundle, and then installs an operator on a Kubernetes control plane with a stand-in node, which
 runs no containers. The first run takes about 8 minutes on two processors, the next ones less than a minute."
@@ -71,7 +72,7 @@ runs no containers. The first run takes about 8 minutes on two processors, the n
 	trap - EXIT
 	rm -f "$log"
 	if [ -n "${NODE:-}" ]; then
-		say "Building 4 of $builds: the image of the provisioner (several minutes the first time)"
+		say "Building 4 of $builds: the image of the provisioner (4 minutes the first time)"
 		start=$(date +%s)
 		RUKPAK_IMAGE_PROFILE=ci image/build.sh >/dev/null
 		built "$start" "the image is built"
