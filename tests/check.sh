@@ -11,4 +11,6 @@ step "format"
 $cargo fmt --all --check
 step "lints, language and unit tests"
 . tests/lint.sh
+# Some tests wait most of the time.
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((3 * $(nproc)))}"
 $cargo test --locked --workspace --quiet --lib --bins --test language
