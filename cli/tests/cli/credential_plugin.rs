@@ -38,7 +38,7 @@ fn signals_and_timeouts_end_the_wait_for_a_plugin() {
     let start = Instant::now();
     kill(&child, "TERM");
     assert_eq!(child.wait().unwrap().code(), Some(143));
-    assert!(start.elapsed() < Duration::from_secs(25));
+    assert!(start.elapsed() < Duration::from_secs(5));
 
     tests::assert_runs! { workspace;
         "cleanup tide --kubeconfig kubeconfig --timeout 1s"
