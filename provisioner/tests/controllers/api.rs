@@ -20,7 +20,8 @@ use serde_json::{Value, json};
 use tests::assert_has;
 use tokio::{io::AsyncWriteExt, process::Command, sync::OnceCell};
 
-const PROVISIONER: &str = "system:serviceaccount:rukpak-system:provisioner";
+/// The user of the provisioner's ServiceAccount.
+pub(crate) const PROVISIONER: &str = "system:serviceaccount:rukpak-system:provisioner";
 
 /// Returns a cluster after `kubectl apply --server-side -f manifests/install/rukpak.yaml`.
 async fn installed() -> &'static Cluster {

@@ -5,9 +5,9 @@ use kube::ResourceExt as _;
 use manifests::api::{install, platform_status::PlatformStatus};
 
 use super::*;
+use crate::api::PROVISIONER;
 use crate::support::{
-    Options, SYSTEM, install_rights, namespace_object, own_kubeconfig, wait_deleted,
-    wait_permission,
+    Options, install_rights, namespace_object, own_kubeconfig, wait_deleted, wait_permission,
 };
 
 /// Requires the permission to delete an object for changing its owners, as OpenShift does.
@@ -51,9 +51,8 @@ async fn openshift_manifest_grants_sufficient_permissions() {
     let mut rules = roles.get(role).await.unwrap().rules.unwrap();
     rules.retain(|rule| rule.verbs != ["delete"]);
     merge(&roles, role, &json!({"rules": rules})).await;
-    let account = format!("system:serviceaccount:{SYSTEM}:provisioner");
     let deletion = (false, "delete", "clusteroperators.config.openshift.io", "");
-    wait_permission(cluster, &account, deletion).await;
+    wait_permission(cluster, PROVISIONER, deletion).await;
     merge(&operators, AGGREGATED, &orphan).await;
     platform.declare(json!({"package": {"name": "typo"}})).await;
     let installing = "Progressing=True PlatformOperatorsInstalling";

@@ -3,6 +3,7 @@
 
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use manifests::api::bundle_instance::ServiceAccountRef;
+use provisioner::cluster::impersonation::from_reference;
 use tokio::sync::OnceCell;
 
 use super::*;
@@ -84,11 +85,8 @@ async fn revoke(world: &World, account: &ServiceAccountRef) {
             support::delete(&api, &binding.name_any()).await;
         }
     }
-    let user = format!(
-        "system:serviceaccount:{}:{}",
-        account.namespace, account.name
-    );
     let denied = (false, "get", "configmaps", &*account.namespace);
+    let user = from_reference(account).service_account_user();
     support::wait_permission(world.cluster, &user, denied).await;
 }
 

@@ -8,6 +8,7 @@ use manifests::api::install;
 use provisioner::runtime::settings::{Namespaces, Ports, Serving};
 
 use super::super::*;
+use crate::api::PROVISIONER;
 use crate::support::{SYSTEM, install_rights};
 
 /// An address that no machine has: the tests inspect the control plane, and no node.
@@ -46,8 +47,7 @@ impl Leader {
             share,
         };
         let settings = tests::with!(settings() => serving: Some(serving));
-        let user = format!("system:serviceaccount:{SYSTEM}:provisioner");
-        Self::run(config, Some(&user), settings, store)
+        Self::run(config, Some(PROVISIONER), settings, store)
     }
 
     pub(super) fn served(&self) -> Vec<String> {
