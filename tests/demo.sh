@@ -21,6 +21,7 @@ run takes about 13 minutes on two processors, the next ones less than a minute."
 		builds=4
 		programs="tools node runtime pods"
 		commands="rukpak and cluster-up"
+		binaries="--bin rukpak --bin cluster-up"
 		kubernetes="etcd, Kubernetes and the programs of a node (4 more minutes the first time)"
 	else
 		say "This demo converts a bundle, and then installs an operator on a Kubernetes control plane with a stand-in node, which
@@ -29,6 +30,7 @@ runs no containers. The first run takes about 8 minutes on two processors, the n
 		builds=3
 		programs=tools
 		commands="rukpak, the provisioner and cluster-up"
+		binaries="--bin rukpak --bin cluster-up --bin provisioner"
 		kubernetes="etcd and Kubernetes (3 more minutes the first time)"
 	fi
 	. tests/needs.sh $needs
@@ -53,8 +55,6 @@ runs no containers. The first run takes about 8 minutes on two processors, the n
 	say "Building 2 of $builds: $commands (5 minutes the first time; cluster-up starts the cluster)"
 	start=$(date +%s)
 	# All later builds select the same features, so that Cargo compiles shared dependencies once.
-	binaries="--bin rukpak --bin cluster-up"
-	[ -n "${NODE:-}" ] || binaries="$binaries --bin provisioner"
 	# shellcheck disable=SC2086 # several words
 	$cargo build --locked --workspace $binaries
 	built "$start" "the commands are built"

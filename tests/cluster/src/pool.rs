@@ -270,9 +270,7 @@ async fn restore(plane: &mut Plane) -> Result<bool> {
     for name in &removed {
         while is_served(&client, name).await {
             if Instant::now() > end {
-                return Err(timed_out(format!(
-                    "the kind of CRD {name} is no longer served"
-                )));
+                return Err(timed_out(format!("discovery omits CRD {name}")));
             }
             sleep(RESTORE_INTERVAL).await;
         }
